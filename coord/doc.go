@@ -1,0 +1,2 @@
+// Package coord connects transactions to memory nodes.
+package coord

@@ -1,0 +1,284 @@
+package mem
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"fjord/verbs"
+)
+
+// qp is one end of a connection. Locks are taken in the order mu, rq.mu, cq.mu,
+// and never the mu of two QPs at once: what must happen at the peer happens
+// after the own mu is released.
+type qp struct {
+	dev    *Device
+	pd     *pd
+	num    uint32
+	init   verbs.QPInit
+	sendCQ *cq
+	recvCQ *cq
+
+	// Read by the peer's poster without mu.
+	state  atomic.Uint32
+	access atomic.Uint32
+	conn   atomic.Pointer[conn]
+	// requester is the QP whose requests execute here.
+	requester atomic.Pointer[qp]
+	// waiting: requests of this QP wait for the peer to post a receive.
+	waiting atomic.Bool
+
+	mu        sync.Mutex // held while posting: also the in-flight flag that fence waits for
+	attr      verbs.QPAttr
+	destroyed bool
+	peer      *qp   // resolved lazily
+	peerConn  *conn // peer's connection when it was found to be with this QP
+	posted    uint64
+	freed     uint64
+	stage     []entry
+	segs      []segment
+	stalled   []deferred // requests behind a SEND that found no receive
+	deadline  int64      // when the first of them fails; 0: never
+
+	sqDone uint64 // guarded by sendCQ.mu
+
+	rq recvQueue
+}
+
+// conn is the responder's half of a connection, fixed from RTR on.
+type conn struct {
+	gid  verbs.GID
+	qpn  uint32
+	psn  uint32
+	rnr  int64 // wait told to a peer that finds no receive
+	dead bool
+}
+
+// CreateQP makes a QP in RESET.
+func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
+	scq, ok1 := init.SendCQ.(*cq)
+	rcq, ok2 := init.RecvCQ.(*cq)
+	if !ok1 || !ok2 || scq.dev != p.dev || rcq.dev != p.dev {
+		return nil, fmt.Errorf("%w: SendCQ and RecvCQ must be completion queues of device %q", verbs.ErrInvalid, p.dev.attr.Name)
+	}
+	for _, l := range []struct {
+		name      string
+		v, lo, hi int
+	}{
+		{"MaxSendWR", init.MaxSendWR, 1, maxWR}, {"MaxRecvWR", init.MaxRecvWR, 0, maxWR},
+		{"MaxSendSGE", init.MaxSendSGE, 0, maxSGE}, {"MaxRecvSGE", init.MaxRecvSGE, 0, maxSGE},
+		{"MaxInline", int(init.MaxInline), 0, maxInline},
+	} {
+		if l.v < l.lo || l.v > l.hi {
+			return nil, fmt.Errorf("%w: %s is %d, right is %d to %d", verbs.ErrInvalid, l.name, l.v, l.lo, l.hi)
+		}
+	}
+	d := p.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := p.usable(); err != nil {
+		return nil, err
+	}
+	if len(d.qps) == maxQP {
+		return nil, fmt.Errorf("%w: %d queue pairs", verbs.ErrLimit, maxQP)
+	}
+	q := &qp{dev: d, pd: p, init: init, sendCQ: scq, recvCQ: rcq,
+		stage: make([]entry, 0, min(init.MaxSendWR, 64)), segs: make([]segment, 0, init.MaxSendSGE)}
+	q.rq.init(init.MaxRecvWR, init.MaxRecvSGE)
+	if err := scq.attach(q); err != nil {
+		return nil, err
+	}
+	if err := rcq.attach(q); err != nil {
+		scq.detach(q)
+		return nil, err
+	}
+	for q.num == 0 || q.num == 1 || d.qps[q.num] != nil { // 0 and 1 are the management QPs
+		q.num = uint32(d.rt.Secret()) & (1<<24 - 1)
+	}
+	d.qps[q.num] = q
+	p.users++
+	return q, nil
+}
+
+func (q *qp) Num() uint32          { return q.num }
+func (q *qp) State() verbs.QPState { return verbs.QPState(q.state.Load()) }
+
+// Query returns the attributes.
+func (q *qp) Query() verbs.QPAttr {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	a := q.attr
+	a.State = q.State()
+	return a
+}
+
+// Modify moves the QP.
+func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
+	q.mu.Lock()
+	if q.destroyed {
+		q.mu.Unlock()
+		return verbs.ErrClosed
+	}
+	if err := verbs.CheckModify(q.State(), &a, mask); err != nil {
+		q.mu.Unlock()
+		return err
+	}
+	next := q.State()
+	if mask&verbs.AttrState != 0 {
+		next = a.State
+	}
+	switch next {
+	case verbs.StateReset:
+		q.reset()
+		q.mu.Unlock()
+		q.fence()
+		return nil
+	case verbs.StateErr:
+		lost := q.enterErr()
+		q.mu.Unlock()
+		q.settle(lost)
+		q.fence()
+		return nil
+	case verbs.StateInit, verbs.StateRTR, verbs.StateRTS:
+	}
+	if err := q.checkLimits(&a, mask); err != nil {
+		q.mu.Unlock()
+		return err
+	}
+	q.assign(&a, mask)
+	if next == verbs.StateRTR {
+		q.conn.Store(&conn{gid: q.attr.DestGID, qpn: q.attr.DestQPN, psn: q.attr.RQPSN, rnr: verbs.RNRTimer(q.attr.MinRNRTimer)})
+	}
+	q.state.Store(uint32(next))
+	q.mu.Unlock()
+	return nil
+}
+
+func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {
+	d := &q.dev.attr
+	switch {
+	case mask&verbs.AttrPort != 0 && a.Port > d.Ports:
+		return fmt.Errorf("%w: Port is %d, device %q has %d", verbs.ErrInvalid, a.Port, d.Name, d.Ports)
+	case mask&verbs.AttrPathMTU != 0 && a.PathMTU > d.ActiveMTU:
+		return fmt.Errorf("%w: PathMTU is %d, the port's active MTU is %d", verbs.ErrInvalid, a.PathMTU, d.ActiveMTU)
+	case mask&verbs.AttrMaxDestRdAtomic != 0 && a.MaxDestRdAtomic > d.MaxQPRdAtomic:
+		return fmt.Errorf("%w: MaxDestRdAtomic is %d, right is 0 to %d", verbs.ErrInvalid, a.MaxDestRdAtomic, d.MaxQPRdAtomic)
+	case mask&verbs.AttrMaxRdAtomic != 0 && a.MaxRdAtomic > d.MaxQPRdAtomic:
+		return fmt.Errorf("%w: MaxRdAtomic is %d, right is 0 to %d", verbs.ErrInvalid, a.MaxRdAtomic, d.MaxQPRdAtomic)
+	}
+	return nil
+}
+
+func (q *qp) assign(a *verbs.QPAttr, mask verbs.AttrMask) {
+	t := &q.attr
+	set := func(bit verbs.AttrMask, f func()) {
+		if mask&bit != 0 {
+			f()
+		}
+	}
+	set(verbs.AttrPKeyIndex, func() { t.PKeyIndex = a.PKeyIndex })
+	set(verbs.AttrPort, func() { t.Port = a.Port })
+	set(verbs.AttrAccess, func() { t.Access = a.Access; q.access.Store(uint32(a.Access)) })
+	set(verbs.AttrPathMTU, func() { t.PathMTU = a.PathMTU })
+	set(verbs.AttrDest, func() { t.DestGID = a.DestGID })
+	set(verbs.AttrDestQPN, func() { t.DestQPN = a.DestQPN })
+	set(verbs.AttrRQPSN, func() { t.RQPSN = a.RQPSN })
+	set(verbs.AttrMaxDestRdAtomic, func() { t.MaxDestRdAtomic = a.MaxDestRdAtomic })
+	set(verbs.AttrMinRNRTimer, func() { t.MinRNRTimer = a.MinRNRTimer })
+	set(verbs.AttrSQPSN, func() { t.SQPSN = a.SQPSN })
+	set(verbs.AttrTimeout, func() { t.Timeout = a.Timeout })
+	set(verbs.AttrRetryCnt, func() { t.RetryCnt = a.RetryCnt })
+	set(verbs.AttrRNRRetry, func() { t.RNRRetry = a.RNRRetry })
+	set(verbs.AttrMaxRdAtomic, func() { t.MaxRdAtomic = a.MaxRdAtomic })
+}
+
+// reset empties the QP without completions. Under mu.
+func (q *qp) reset() {
+	q.state.Store(uint32(verbs.StateReset))
+	q.conn.Store(nil)
+	q.unstall()
+	q.stalled = q.stalled[:0]
+	q.rq.clear()
+	q.sendCQ.detach(q)
+	q.recvCQ.detach(q)
+	_ = q.sendCQ.attach(q) // were attached a moment ago; a lost CQ shows at the next push
+	_ = q.recvCQ.attach(q)
+	q.attr, q.peer, q.peerConn = verbs.QPAttr{}, nil, nil
+	q.access.Store(0)
+	q.freed = q.posted
+}
+
+// enterErr moves to ERR and flushes both queues. Under mu; the caller passes
+// the CQs that were lost meanwhile to settle, after releasing mu.
+func (q *qp) enterErr() (lost [2]*cq) {
+	if q.State() == verbs.StateErr {
+		return lost
+	}
+	q.state.Store(uint32(verbs.StateErr))
+	q.unstall()
+	flush := make([]entry, 0, len(q.stalled))
+	for i := range q.stalled {
+		d := &q.stalled[i]
+		flush = append(flush, entry{qp: q, seq: d.seq, wc: verbs.WC{ID: d.wr.ID, QPN: q.num,
+			Status: verbs.StatusWRFlushErr, Opcode: d.wr.Opcode.Completion()}})
+	}
+	q.stalled = q.stalled[:0]
+	if len(flush) > 0 && !q.sendCQ.push(flush) {
+		lost[0] = q.sendCQ
+	}
+	if recvs := q.rq.flush(q); len(recvs) > 0 && !q.recvCQ.push(recvs) {
+		lost[1] = q.recvCQ
+	}
+	return lost
+}
+
+// fail moves the QP to ERR from outside a post.
+func (q *qp) fail() {
+	q.mu.Lock()
+	if q.destroyed || q.State() == verbs.StateReset {
+		q.mu.Unlock()
+		return
+	}
+	lost := q.enterErr()
+	q.mu.Unlock()
+	q.settle(lost)
+}
+
+// settle does, without locks, what a lost CQ asks for.
+func (q *qp) settle(lost [2]*cq) {
+	for _, c := range lost {
+		if c != nil {
+			c.overflow()
+		}
+	}
+}
+
+// fence returns when no request of the peer is executing here: the state was
+// changed before, and the peer looks at it after taking its mu.
+func (q *qp) fence() {
+	if r := q.requester.Load(); r != nil && r != q {
+		r.mu.Lock()
+		r.mu.Unlock() //nolint:staticcheck // an empty section waits for the one that is posting
+	}
+}
+
+// Close destroys the QP.
+func (q *qp) Close() error {
+	q.mu.Lock()
+	if q.destroyed {
+		q.mu.Unlock()
+		return nil
+	}
+	q.reset()
+	q.state.Store(uint32(verbs.StateErr))
+	q.destroyed = true
+	q.mu.Unlock()
+	q.fence()
+	q.sendCQ.detach(q)
+	q.recvCQ.detach(q)
+	q.dev.mu.Lock()
+	delete(q.dev.qps, q.num)
+	q.pd.users--
+	q.dev.mu.Unlock()
+	return nil
+}

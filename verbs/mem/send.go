@@ -1,0 +1,546 @@
+package mem
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+
+	"fjord/internal/words"
+	"fjord/verbs"
+)
+
+// segment is a piece of local memory whose protection has been checked.
+type segment struct {
+	p unsafe.Pointer
+	n int
+}
+
+// deferred is a request that waits behind a SEND without a receive.
+type deferred struct {
+	wr     verbs.SendWR // SGL points to a copy
+	seq    uint64
+	inline []byte // payload taken at posting
+}
+
+// rnr is what execute returns, beyond the statuses, when the peer has no
+// receive posted.
+const rnr = verbs.Status(0xff)
+
+// PostSend executes requests, in order, in the calling goroutine.
+func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
+	q.mu.Lock()
+	if st := q.State(); st != verbs.StateRTS && (st != verbs.StateErr || q.destroyed) {
+		destroyed := q.destroyed
+		q.mu.Unlock()
+		if destroyed {
+			return 0, verbs.ErrClosed
+		}
+		return 0, fmt.Errorf("%w: PostSend in %v, right is RTS", verbs.ErrState, st)
+	}
+	q.stage = q.stage[:0]
+	var (
+		peer   *qp
+		failed bool
+		broken bool // at the responder too
+		err    error
+		n      int
+		lost   [2]*cq
+	)
+	if q.State() == verbs.StateRTS {
+		peer = q.target()
+	}
+	for n = range wrs {
+		wr := &wrs[n]
+		if q.posted-q.freed >= uint64(q.init.MaxSendWR) && !q.reclaim() {
+			err = fmt.Errorf("%w: send queue of %d; poll a signaled completion first", verbs.ErrQueueFull, q.init.MaxSendWR)
+			break
+		}
+		if err = q.check(wr); err != nil {
+			break
+		}
+		q.posted++
+		if q.State() == verbs.StateErr {
+			q.complete(wr, q.posted, verbs.StatusWRFlushErr)
+			continue
+		}
+		if len(q.stalled) > 0 {
+			q.postpone(wr)
+			continue
+		}
+		st := q.execute(wr, peer, nil)
+		switch {
+		case st == verbs.StatusSuccess:
+			if wr.Flags&verbs.FlagSignaled != 0 || q.init.SignalAll {
+				q.complete(wr, q.posted, st)
+			}
+		case st == rnr:
+			q.stall(peer)
+			q.postpone(wr)
+		default:
+			q.complete(wr, q.posted, st)
+			lost = q.enterErr()
+			failed, broken = true, atResponder(st)
+		}
+	}
+	if err == nil {
+		n = len(wrs)
+	}
+	pushed := len(q.stage) == 0 || q.sendCQ.push(q.stage)
+	q.mu.Unlock()
+	if !pushed {
+		q.sendCQ.overflow()
+	}
+	if failed {
+		q.settle(lost)
+		q.broke(peer, broken)
+	}
+	return n, err
+}
+
+// broke is called, without locks, after a failed request took the QP to ERR;
+// what the responder has refused takes its QP there too.
+func (q *qp) broke(p *qp, atResponder bool) {
+	q.dev.event(verbs.AsyncEvent{Type: verbs.EventQPFatal, QPN: q.num})
+	if atResponder && p.State() != verbs.StateErr {
+		p.fail()
+		p.dev.event(verbs.AsyncEvent{Type: verbs.EventQPAccess, QPN: p.num})
+	}
+}
+
+// atResponder tells of a failed request whether the responder has refused it.
+func atResponder(st verbs.Status) bool {
+	return st == verbs.StatusRemInvReqErr || st == verbs.StatusRemAccessErr || st == verbs.StatusRemOpErr
+}
+
+// reclaim takes back the slots whose completions were polled.
+func (q *qp) reclaim() bool {
+	q.sendCQ.mu.Lock()
+	q.freed = max(q.freed, q.sqDone)
+	q.sendCQ.mu.Unlock()
+	return q.posted-q.freed < uint64(q.init.MaxSendWR)
+}
+
+// check refuses what can be seen to be wrong without the peer.
+func (q *qp) check(wr *verbs.SendWR) error {
+	if len(wr.SGL) > q.init.MaxSendSGE {
+		return fmt.Errorf("%w: request has %d pieces, the QP allows %d", verbs.ErrInvalid, len(wr.SGL), q.init.MaxSendSGE)
+	}
+	if wr.Opcode == verbs.OpInvalid || int(wr.Opcode) >= verbs.NumOpcodes {
+		return fmt.Errorf("%w: %v is not an operation", verbs.ErrInvalid, wr.Opcode)
+	}
+	if wr.Flags&verbs.FlagInline != 0 {
+		return q.checkInline(wr)
+	}
+	return nil
+}
+
+func (q *qp) checkInline(wr *verbs.SendWR) error {
+	switch wr.Opcode {
+	case verbs.OpRead, verbs.OpCAS, verbs.OpFAA:
+		return fmt.Errorf("%w: %v cannot be inline, only WRITE and SEND", verbs.ErrInvalid, wr.Opcode)
+	case verbs.OpWrite, verbs.OpWriteImm, verbs.OpSend, verbs.OpSendImm, verbs.OpInvalid:
+	}
+	if n := length(wr.SGL); n > uint64(q.init.MaxInline) {
+		return fmt.Errorf("%w: inline payload of %d bytes, the QP allows %d", verbs.ErrInvalid, n, q.init.MaxInline)
+	}
+	return nil
+}
+
+func length(sgl []verbs.SGE) uint64 {
+	n := uint64(0)
+	for i := range sgl {
+		n += uint64(sgl[i].Length)
+	}
+	return n
+}
+
+// complete stages a completion.
+func (q *qp) complete(wr *verbs.SendWR, seq uint64, st verbs.Status) {
+	e := entry{qp: q, seq: seq, wc: verbs.WC{ID: wr.ID, QPN: q.num, Status: st, Opcode: wr.Opcode.Completion()}}
+	switch {
+	case st != verbs.StatusSuccess:
+	case wr.Opcode == verbs.OpRead:
+		e.wc.ByteLen = uint32(length(wr.SGL))
+	case wr.Opcode == verbs.OpCAS, wr.Opcode == verbs.OpFAA:
+		e.wc.ByteLen = 8
+	}
+	q.stage = append(q.stage, e)
+}
+
+// target returns the peer if it would answer: connected to this QP, with the
+// PSN that this side begins with, in RTR or RTS.
+func (q *qp) target() *qp {
+	if p := q.peer; p != nil && p.conn.Load() == q.peerConn && receiving(p) {
+		return p
+	}
+	q.peer, q.peerConn = nil, nil
+	p := q.dev.fabric.lookup(q.attr.DestGID, q.attr.DestQPN)
+	if p == nil {
+		return nil
+	}
+	c := p.conn.Load()
+	if c == nil || c.gid != q.dev.attr.GID || c.qpn != q.num || c.psn != q.attr.SQPSN {
+		return nil
+	}
+	p.requester.Store(q) // before the state is read: fence stores and loads in the other order
+	if !receiving(p) {
+		return nil
+	}
+	q.peer, q.peerConn = p, c
+	return p
+}
+
+func receiving(p *qp) bool {
+	st := p.State()
+	return st == verbs.StateRTR || st == verbs.StateRTS
+}
+
+// execute runs one request against the peer's memory. inline, when not nil, is
+// its payload.
+func (q *qp) execute(wr *verbs.SendWR, p *qp, inline []byte) verbs.Status {
+	switch wr.Opcode {
+	case verbs.OpCAS, verbs.OpFAA:
+		return q.atomic(wr, p)
+	case verbs.OpRead:
+		if len(wr.SGL) == 1 { // the common case, without a list of segments
+			s := &wr.SGL[0]
+			dst, st := q.local(s, true)
+			if st != verbs.StatusSuccess {
+				return st
+			}
+			src, st := q.remote(wr, p, uint64(s.Length), verbs.AccessRemoteRead)
+			if st == verbs.StatusSuccess {
+				words.Load(dst, src, int(s.Length))
+			}
+			return st
+		}
+		return q.read(wr, p)
+	case verbs.OpWrite:
+		if len(wr.SGL) == 1 && inline == nil {
+			s := &wr.SGL[0]
+			src, st := q.local(s, false)
+			if st != verbs.StatusSuccess {
+				return st
+			}
+			dst, st := q.remote(wr, p, uint64(s.Length), verbs.AccessRemoteWrite)
+			if st == verbs.StatusSuccess {
+				words.Store(dst, src, int(s.Length))
+			}
+			return st
+		}
+		return q.write(wr, p, inline)
+	case verbs.OpWriteImm, verbs.OpSend, verbs.OpSendImm:
+		return q.deliver(wr, p, inline)
+	case verbs.OpInvalid:
+	}
+	return verbs.StatusLocQPOpErr // check has refused these
+}
+
+// local checks one piece of a request. A piece of no bytes names no memory.
+func (q *qp) local(s *verbs.SGE, write bool) (unsafe.Pointer, verbs.Status) {
+	m := q.dev.mrs.Load().get(s.LKey)
+	if m == nil {
+		if s.Length == 0 {
+			return nil, verbs.StatusSuccess
+		}
+		return nil, verbs.StatusLocProtErr
+	}
+	p, ok := m.span(s.Addr, uint64(s.Length))
+	if !ok || m.pd != q.pd || write && m.access&verbs.AccessLocalWrite == 0 {
+		if s.Length == 0 {
+			return nil, verbs.StatusSuccess
+		}
+		return nil, verbs.StatusLocProtErr
+	}
+	return p, verbs.StatusSuccess
+}
+
+// remote checks the range that a request names at the peer. As on the wire, a
+// request for no bytes has no key to check.
+func (q *qp) remote(wr *verbs.SendWR, p *qp, n uint64, need verbs.Access) (unsafe.Pointer, verbs.Status) {
+	if n > maxMsg {
+		return nil, verbs.StatusLocLenErr
+	}
+	if p == nil {
+		return nil, verbs.StatusRetryExcErr
+	}
+	if n == 0 {
+		return nil, verbs.StatusSuccess
+	}
+	m := p.dev.mrs.Load().get(wr.RKey)
+	if m == nil || m.pd != p.pd || m.access&need == 0 || verbs.Access(p.access.Load())&need == 0 {
+		return nil, verbs.StatusRemAccessErr
+	}
+	ptr, ok := m.span(wr.RemoteAddr, n)
+	if !ok {
+		return nil, verbs.StatusRemAccessErr
+	}
+	return ptr, verbs.StatusSuccess
+}
+
+func (q *qp) atomic(wr *verbs.SendWR, p *qp) verbs.Status {
+	if len(wr.SGL) != 1 || wr.SGL[0].Length != 8 {
+		return verbs.StatusLocLenErr
+	}
+	dst, st := q.local(&wr.SGL[0], true)
+	if st != verbs.StatusSuccess {
+		return st
+	}
+	if p != nil && wr.RemoteAddr&7 != 0 {
+		return verbs.StatusRemInvReqErr
+	}
+	src, st := q.remote(wr, p, 8, verbs.AccessRemoteAtomic)
+	if st != verbs.StatusSuccess {
+		return st
+	}
+	word := (*uint64)(src)
+	var old uint64
+	if wr.Opcode == verbs.OpFAA {
+		old = atomic.AddUint64(word, wr.CompareAdd) - wr.CompareAdd
+	} else {
+		for old = wr.CompareAdd; !atomic.CompareAndSwapUint64(word, wr.CompareAdd, wr.Swap); {
+			if old = atomic.LoadUint64(word); old != wr.CompareAdd {
+				break
+			}
+		}
+	}
+	if uintptr(dst)&7 == 0 {
+		*(*uint64)(dst) = old
+	} else {
+		copy(unsafe.Slice((*byte)(dst), 8), (*[8]byte)(unsafe.Pointer(&old))[:])
+	}
+	return verbs.StatusSuccess
+}
+
+// gather checks the pieces of a request and lists them.
+func (q *qp) gather(sgl []verbs.SGE, inline []byte, write bool) ([]segment, uint64, verbs.Status) {
+	segs, total := q.segs[:0], uint64(0)
+	if inline != nil {
+		return append(segs, segment{unsafe.Pointer(unsafe.SliceData(inline)), len(inline)}), uint64(len(inline)), verbs.StatusSuccess
+	}
+	for i := range sgl {
+		p, st := q.local(&sgl[i], write)
+		if st != verbs.StatusSuccess {
+			return nil, 0, st
+		}
+		if sgl[i].Length > 0 {
+			segs = append(segs, segment{p, int(sgl[i].Length)})
+			total += uint64(sgl[i].Length)
+		}
+	}
+	return segs, total, verbs.StatusSuccess
+}
+
+func (q *qp) read(wr *verbs.SendWR, p *qp) verbs.Status {
+	segs, n, st := q.gather(wr.SGL, nil, true)
+	if st != verbs.StatusSuccess {
+		return st
+	}
+	src, st := q.remote(wr, p, n, verbs.AccessRemoteRead)
+	if st != verbs.StatusSuccess {
+		return st
+	}
+	for _, s := range segs {
+		words.Load(s.p, src, s.n)
+		src = unsafe.Add(src, s.n)
+	}
+	return verbs.StatusSuccess
+}
+
+func (q *qp) write(wr *verbs.SendWR, p *qp, inline []byte) verbs.Status {
+	segs, n, st := q.gather(wr.SGL, inline, false)
+	if st != verbs.StatusSuccess {
+		return st
+	}
+	dst, st := q.remote(wr, p, n, verbs.AccessRemoteWrite)
+	if st != verbs.StatusSuccess {
+		return st
+	}
+	for _, s := range segs {
+		words.Store(dst, s.p, s.n)
+		dst = unsafe.Add(dst, s.n)
+	}
+	return verbs.StatusSuccess
+}
+
+// deliver runs the requests that consume a receive at the peer.
+func (q *qp) deliver(wr *verbs.SendWR, p *qp, inline []byte) verbs.Status {
+	segs, n, st := q.gather(wr.SGL, inline, false)
+	if st != verbs.StatusSuccess {
+		return st
+	}
+	if n > maxMsg {
+		return verbs.StatusLocLenErr
+	}
+	if p == nil {
+		return verbs.StatusRetryExcErr
+	}
+	var dst unsafe.Pointer
+	if wr.Opcode == verbs.OpWriteImm {
+		if dst, st = q.remote(wr, p, n, verbs.AccessRemoteWrite); st != verbs.StatusSuccess {
+			return st
+		}
+	}
+	p.rq.mu.Lock()
+	if p.rq.head == p.rq.tail {
+		q.waiting.Store(true) // under rq.mu: who posts a receive next will see it
+		p.rq.mu.Unlock()
+		return rnr
+	}
+	slot := p.rq.head
+	e := entry{qp: p, wc: verbs.WC{ID: p.rq.id(slot), QPN: p.num, ByteLen: uint32(n), Opcode: verbs.WCRecv}}
+	status := verbs.StatusSuccess
+	if wr.Opcode == verbs.OpWriteImm {
+		for _, s := range segs {
+			words.Store(dst, s.p, s.n)
+			dst = unsafe.Add(dst, s.n)
+		}
+		e.wc.Opcode = verbs.WCRecvWithImm
+	} else {
+		e.wc.Status, status = p.receive(p.rq.sgl(slot), segs, n)
+	}
+	if wr.Opcode != verbs.OpSend {
+		e.wc.Imm, e.wc.Flags = wr.Imm, verbs.WCWithImm
+	}
+	p.rq.head++
+	p.rq.mu.Unlock()
+	if !p.recvCQ.push([]entry{e}) {
+		return verbs.StatusRemOpErr
+	}
+	return status
+}
+
+// receive scatters an arriving message. It returns the status of the receive
+// and that of the sender's request.
+func (p *qp) receive(sgl []verbs.SGE, segs []segment, n uint64) (here, there verbs.Status) {
+	if n > length(sgl) {
+		return verbs.StatusLocLenErr, verbs.StatusRemInvReqErr
+	}
+	left := n
+	for i := range sgl { // all checks before the first byte
+		if _, st := p.local(&sgl[i], true); st != verbs.StatusSuccess && left > 0 {
+			return verbs.StatusLocProtErr, verbs.StatusRemOpErr
+		}
+		left -= min(left, uint64(sgl[i].Length))
+	}
+	for i := 0; i < len(sgl) && n > 0; i++ {
+		dst, st := p.local(&sgl[i], true)
+		if st != verbs.StatusSuccess { // deregistered just now
+			return verbs.StatusLocProtErr, verbs.StatusRemOpErr
+		}
+		room := int(min(uint64(sgl[i].Length), n))
+		n -= uint64(room)
+		for room > 0 {
+			part := min(room, segs[0].n)
+			words.Store(dst, segs[0].p, part)
+			dst, segs[0].p = unsafe.Add(dst, part), unsafe.Add(segs[0].p, part)
+			room, segs[0].n = room-part, segs[0].n-part
+			if segs[0].n == 0 {
+				segs = segs[1:]
+			}
+		}
+	}
+	return verbs.StatusSuccess, verbs.StatusSuccess
+}
+
+// stall notes that the peer p has no receive for this QP's next SEND.
+func (q *qp) stall(p *qp) {
+	q.deadline = 0
+	if q.attr.RNRRetry < 7 {
+		wait := int64(0)
+		if c := p.conn.Load(); c != nil {
+			wait = c.rnr
+		}
+		q.deadline = q.dev.rt.Now() + wait*int64(q.attr.RNRRetry)
+		q.sendCQ.stalled.Add(1)
+	}
+}
+
+// unstall ends a stall. Under mu.
+func (q *qp) unstall() {
+	q.clearDeadline()
+	q.waiting.Store(false)
+}
+
+func (q *qp) clearDeadline() {
+	if q.deadline != 0 {
+		q.sendCQ.stalled.Add(-1)
+		q.deadline = 0
+	}
+}
+
+// postpone keeps a copy of a request until the stall ends.
+func (q *qp) postpone(wr *verbs.SendWR) {
+	d := deferred{wr: *wr, seq: q.posted}
+	d.wr.SGL = slices.Clone(wr.SGL)
+	if wr.Flags&verbs.FlagInline != 0 {
+		d.inline = make([]byte, 0, length(wr.SGL))
+		for i := range wr.SGL {
+			if p, st := q.local(&wr.SGL[i], false); st == verbs.StatusSuccess {
+				d.inline = append(d.inline, unsafe.Slice((*byte)(p), wr.SGL[i].Length)...)
+			}
+		}
+	}
+	q.stalled = append(q.stalled, d)
+}
+
+// resume goes on with postponed requests. onlyExpired: called from Poll, to
+// fail what has waited too long.
+func (q *qp) resume(onlyExpired bool) {
+	q.mu.Lock()
+	if len(q.stalled) == 0 || q.State() != verbs.StateRTS {
+		q.mu.Unlock()
+		return
+	}
+	expired := q.deadline != 0 && q.dev.rt.Now() >= q.deadline
+	if onlyExpired && !expired {
+		q.mu.Unlock()
+		return
+	}
+	peer, failed, broken := q.target(), false, false
+	q.stage = q.stage[:0]
+	var lost [2]*cq
+	done := 0
+	for done < len(q.stalled) {
+		d := &q.stalled[done]
+		st := q.execute(&d.wr, peer, d.inline)
+		if st == rnr {
+			if done == 0 && !expired {
+				break
+			}
+			if done > 0 { // another SEND now: its time begins
+				q.clearDeadline()
+				q.stall(peer)
+				break
+			}
+			st = verbs.StatusRNRRetryExcErr
+		}
+		done++
+		if st == verbs.StatusSuccess {
+			if d.wr.Flags&verbs.FlagSignaled != 0 || q.init.SignalAll {
+				q.complete(&d.wr, d.seq, st)
+			}
+			continue
+		}
+		q.complete(&d.wr, d.seq, st)
+		failed, broken = true, atResponder(st)
+		break
+	}
+	q.stalled = slices.Delete(q.stalled, 0, done)
+	if len(q.stalled) == 0 {
+		q.unstall()
+	}
+	pushed := len(q.stage) == 0 || q.sendCQ.push(q.stage)
+	if failed {
+		lost = q.enterErr()
+	}
+	q.mu.Unlock()
+	if !pushed {
+		q.sendCQ.overflow()
+	}
+	if failed {
+		q.settle(lost)
+		q.broke(peer, broken)
+	}
+}
