@@ -1,0 +1,65 @@
+package coord
+
+import "fjord/layout"
+
+// CatalogID is the id of the catalog, the hash table that holds the others.
+const CatalogID = 1
+
+// catalogCapacity is how many tables a cluster has room for.
+const catalogCapacity = 512
+
+// CatalogMeta describes the catalog, the one table that is found without a
+// catalog: it begins behind the reserved page of every extent.
+func CatalogMeta(shards int) layout.TableMeta {
+	m := PlanTable(layout.MaxTableName, layout.TableMetaSize(shards), catalogCapacity, shards)
+	m.ID = CatalogID
+	size := TableBytes(&m)
+	for s := range shards {
+		m.Extents = append(m.Extents, layout.Extent{Shard: uint16(s), Off: reservedPerExtent, Len: size})
+	}
+	return m
+}
+
+// firstFree is the offset in an extent behind what is reserved.
+func firstFree(shards int) uint64 {
+	m := CatalogMeta(shards)
+	return align(reservedPerExtent+TableBytes(&m), 4096)
+}
+
+// Fill of hash tables: on average bucketFill of 8 slots are used when the table
+// is at its capacity; with 5, one bucket in 15 needs an overflow bucket. The
+// spare ones, a quarter of the buckets and some, cover that, and the spread of
+// keys over shards, with room for deviations that do not happen.
+const (
+	bucketFill    = 5
+	bucketFillOf  = 8
+	spareOverflow = 16
+)
+
+// PlanTable chooses buckets for a hash table of that capacity, spread evenly
+// over the shards.
+func PlanTable(keySize, valueSize int, capacity uint64, shards int) layout.TableMeta {
+	g := layout.NewBucketGeometry(keySize, valueSize)
+	perShard := (capacity + uint64(shards) - 1) / uint64(shards)
+	buckets := max(1, (perShard*bucketFillOf+uint64(g.Slots)*bucketFill-1)/(uint64(g.Slots)*bucketFill))
+	// Buckets of few slots overflow more often.
+	spare := buckets/4 + spareOverflow
+	if g.Slots < layout.MaxBucketSlots {
+		spare = buckets/2 + 2*spareOverflow
+	}
+	return layout.TableMeta{
+		KeySize: uint32(keySize), ValueSize: uint32(valueSize), Capacity: capacity,
+		Kind: layout.TableHash, State: layout.TableLive,
+		Slots: uint32(g.Slots), SlotSize: uint32(g.SlotSize), Buckets: buckets, OverflowBuckets: spare,
+	}
+}
+
+// CursorSlot is the size of the slot of a table's overflow cursor, which begins
+// each of its extents; the buckets follow, then the overflow buckets.
+const CursorSlot = (layout.HeaderSize + layout.OverflowCursorSize + layout.CellAlign - 1) &^ (layout.CellAlign - 1)
+
+// TableBytes is the length of each of a table's extents.
+func TableBytes(m *layout.TableMeta) uint64 {
+	g := layout.BucketGeometry{Slots: int(m.Slots), SlotSize: int(m.SlotSize)}
+	return CursorSlot + (m.Buckets+m.OverflowBuckets)*uint64(g.BucketSize())
+}

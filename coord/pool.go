@@ -1,0 +1,330 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"fjord/lock"
+	"fjord/verbs"
+)
+
+// Errors of Acquire.
+var (
+	// ErrNested: the worker runs on a session of this coordinator already.
+	ErrNested = errors.New("coord: this goroutine runs a transaction already")
+	// ErrNoSession: all sessions stayed in use for longer than a transaction may take.
+	ErrNoSession = errors.New("coord: all sessions are in use")
+)
+
+// Owners of a session that are no workers. Worker numbers (Runtime.Self) are
+// addresses or small counts, never these.
+const (
+	ownerManual = math.MaxUint64 - iota // a transaction that is ended by hand
+	ownerStats                          // somebody reads its counters
+	ownerLost                           // its transaction's outcome is unknown
+	ownerClosed
+)
+
+// sessionPatience bounds the wait for a session when the context does not.
+const sessionPatience = 10_000_000_000
+
+// pool hands out sessions. A worker gets the session that it had last, if that
+// is idle: found in one line of a table, without a lock. The same line tells
+// that the worker is running on it: a nested transaction.
+type pool struct {
+	c       *Coordinator
+	max     int
+	newUser func(*Session) any
+	homes   []homeLine
+
+	waiters atomic.Int32 // workers that wait for a session
+
+	mu       sync.Mutex
+	sessions []*Session // made so far; nil: being made
+	numbers  int        // session numbers given out
+	queue    []verbs.Parker
+	closed   bool
+}
+
+// homeLine is one cache line of the table.
+type homeLine [4]home
+
+type home struct {
+	who atomic.Uint64
+	s   atomic.Pointer[Session]
+}
+
+const homeBits = 8
+
+func (p *pool) init(c *Coordinator, cfg Config) {
+	p.c, p.max, p.newUser = c, cfg.Sessions, cfg.NewUser
+	p.homes = make([]homeLine, 1<<homeBits)
+}
+
+func (p *pool) line(who uint64) *homeLine {
+	return &p.homes[who*0x9e3779b97f4a7c15>>(64-homeBits)]
+}
+
+// number gives out a session number, for tokens.
+func (p *pool) number() (uint16, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.numbers == lock.LeaseSession-1 {
+		return 0, fmt.Errorf("%w: coordinator %d has used up its transaction ids; open again for a new coordinator id", ErrEnded, p.c.seat.ID)
+	}
+	p.numbers++
+	return uint16(p.numbers), nil
+}
+
+// Acquire takes a session for the running worker; it waits while all are in use.
+func (c *Coordinator) Acquire(ctx context.Context) (*Session, error) {
+	who := c.rt.Self()
+	p := &c.pool
+	line := p.line(who)
+	for i := range line {
+		h := &line[i]
+		if h.who.Load() != who {
+			continue
+		}
+		s := h.s.Load()
+		if s == nil {
+			break
+		}
+		if s.owner.Load() == who {
+			return nil, ErrNested
+		}
+		if s.owner.CompareAndSwap(0, who) {
+			return p.begin(s)
+		}
+		break
+	}
+	return p.acquire(ctx, who)
+}
+
+// AcquireManual takes a session that no worker is bound to.
+func (c *Coordinator) AcquireManual(ctx context.Context) (*Session, error) {
+	return c.pool.acquire(ctx, ownerManual)
+}
+
+// begin is the last step of every acquisition.
+func (p *pool) begin(s *Session) (*Session, error) {
+	s.runs.Store(s.runs.Load() + 1)
+	if p.c.closed.Load() { // looked at after the session was taken: close looks in the other order
+		s.Release()
+		return nil, ErrEnded
+	}
+	return s, nil
+}
+
+func (p *pool) acquire(ctx context.Context, who uint64) (*Session, error) {
+	if s, err := p.try(ctx, who); s != nil || err != nil {
+		return s, err
+	}
+	// All are in use: wait in line.
+	p.waiters.Add(1)
+	defer p.waiters.Add(-1)
+	w := verbs.NewWaiter(p.c.rt)
+	deadline := p.c.rt.Now() + sessionPatience
+	var got *Session
+	var err error
+	stop := func() bool { return true }
+	defer func() { stop() }()
+	armed := false
+	werr := w.Until(func() bool {
+		if err = ctx.Err(); err == nil {
+			got, err = p.try(ctx, who)
+		}
+		return got != nil || err != nil
+	}, func(k verbs.Parker) {
+		p.mu.Lock()
+		p.queue = append(p.queue, k)
+		p.mu.Unlock()
+		if !armed {
+			armed, stop = true, context.AfterFunc(ctx, k.Unpark)
+		}
+	}, deadline)
+	if werr != nil {
+		err = fmt.Errorf("%w: all %d, for %d s; a transaction begun by hand that was never ended?", ErrNoSession, p.max, int64(sessionPatience/1_000_000_000))
+	}
+	return got, err
+}
+
+// try takes an idle session or makes a new one; neither is nil, nil.
+func (p *pool) try(ctx context.Context, who uint64) (*Session, error) {
+	if p.c.closed.Load() {
+		return nil, ErrEnded
+	}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, ErrEnded
+	}
+	if who != ownerManual {
+		for _, s := range p.sessions {
+			if s != nil && s.owner.Load() == who {
+				p.mu.Unlock()
+				return nil, ErrNested
+			}
+		}
+	}
+	for _, s := range p.sessions {
+		if s != nil && s.owner.Load() == 0 && s.owner.CompareAndSwap(0, who) {
+			p.settle(s, who)
+			p.mu.Unlock()
+			return p.begin(s)
+		}
+	}
+	if len(p.sessions) == p.max {
+		p.mu.Unlock()
+		return nil, nil
+	}
+	i := len(p.sessions)
+	p.sessions = append(p.sessions, nil)
+	p.mu.Unlock()
+	s, err := newSession(ctx, p.c, i)
+	if err != nil {
+		p.mu.Lock()
+		if len(p.sessions) == i+1 { // others may have come behind it: then its place stays empty
+			p.sessions = p.sessions[:i]
+		}
+		p.mu.Unlock()
+		return nil, err
+	}
+	s.owner.Store(who)
+	if p.newUser != nil {
+		s.User = p.newUser(s)
+	}
+	p.mu.Lock()
+	p.sessions[i] = s
+	p.settle(s, who)
+	p.mu.Unlock()
+	return p.begin(s)
+}
+
+// settle makes s the session that who finds first. Under mu. An entry whose
+// worker is running on its session stays: it tells of nesting.
+func (p *pool) settle(s *Session, who uint64) {
+	if who == ownerManual {
+		return
+	}
+	line := p.line(who)
+	place := -1
+	for i := range line {
+		w := line[i].who.Load()
+		if w == who {
+			place = i
+			break
+		}
+		if t := line[i].s.Load(); place < 0 && (t == nil || t.owner.Load() != w) {
+			place = i
+		}
+	}
+	if place >= 0 {
+		line[place].who.Store(0)
+		line[place].s.Store(s)
+		line[place].who.Store(who)
+	}
+}
+
+// Release gives the session back.
+func (s *Session) Release() {
+	s.owner.Store(0)
+	if s.c.pool.waiters.Load() > 0 {
+		s.c.pool.wake()
+	}
+}
+
+// Park keeps the session out of use, since its transaction's outcome is unknown.
+func (s *Session) Park() { s.owner.Store(ownerLost) }
+
+// wake lets all who wait try again.
+func (p *pool) wake() {
+	p.mu.Lock()
+	queue := p.queue
+	p.queue = nil
+	p.mu.Unlock()
+	for _, k := range queue {
+		k.Unpark()
+	}
+}
+
+// snapshot returns the sessions that exist.
+func (p *pool) snapshot() []*Session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]*Session, 0, len(p.sessions))
+	for _, s := range p.sessions {
+		if s != nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// Sessions calls f with every session that it could take, idle as it is, and
+// busy with those that are running a transaction.
+func (c *Coordinator) Sessions(idle, busy func(*Session)) {
+	for _, s := range c.pool.snapshot() {
+		if s.owner.CompareAndSwap(0, ownerStats) {
+			idle(s)
+			s.Release()
+		} else {
+			busy(s)
+		}
+	}
+}
+
+// drain waits until every transaction that runs now has ended.
+func (p *pool) drain(ctx context.Context) error {
+	for _, s := range p.snapshot() {
+		runs := s.runs.Load()
+		if err := p.until(ctx, func() bool {
+			o := s.owner.Load()
+			return o == 0 || o == ownerStats || o == ownerLost || s.runs.Load() != runs
+		}); err != nil {
+			return fmt.Errorf("session %d is in a transaction: %w", s.index, err)
+		}
+	}
+	return nil
+}
+
+// close takes every session out of use and frees it.
+func (p *pool) close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.wake()
+	var first error
+	for _, s := range p.snapshot() {
+		err := p.until(ctx, func() bool {
+			return s.owner.CompareAndSwap(0, ownerClosed) || s.owner.CompareAndSwap(ownerLost, ownerClosed)
+		})
+		if err != nil {
+			err = fmt.Errorf("coord: session %d is in a transaction: %w", s.index, err)
+		} else {
+			err = s.Settle(ctx)
+			s.free()
+		}
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// pollEvery is how often a rare wait looks again.
+const pollEvery = 100_000
+
+func (p *pool) until(ctx context.Context, ready func() bool) error {
+	for !ready() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p.c.rt.Sleep(pollEvery)
+	}
+	return nil
+}

@@ -1,0 +1,551 @@
+package coord
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"fjord/layout"
+	"fjord/lock"
+	"fjord/verbs"
+)
+
+// Session runs one transaction at a time: it has a QP to every memory node, a
+// CQ, registered buffers and log slots. It belongs to the worker that acquired
+// it until Release.
+//
+// Requests are staged by Read, Write, CAS and the like, rung out with one
+// doorbell per QP by Ring, and awaited by Wait. A failure on one QP spoils that
+// QP only; Repair brings it back.
+type Session struct {
+	c     *Coordinator
+	index int
+	// User is what the layer above keeps with the session.
+	User any
+	// Stats counts what was posted and awaited.
+	Stats VerbStats
+
+	owner atomic.Uint64 // 0: idle, else who runs on it
+	runs  atomic.Uint64 // times it was acquired, for drain
+
+	number uint16
+	seq    uint32
+
+	conns   []conn
+	cq      verbs.CQ
+	waiter  *verbs.Waiter
+	wcs     [16]verbs.WC
+	pending int // signaled requests not yet polled
+	arena   arena
+	lkey    uint32
+	log     int // index of the log slot in use
+	owed    []owed
+	zero    Buf // a word that is always 0
+}
+
+const (
+	batchMax   = 128          // requests rung out with one doorbell
+	sqDepth    = 4 * batchMax // slots of a send queue
+	unlockSize = 16
+)
+
+// conn is a connection to a memory node.
+type conn struct {
+	node   int
+	qp     verbs.QP
+	remote uint32 // the responder's QPN
+	rkey   uint32
+	n      int // staged
+	posted uint64
+	done   uint64 // requests up to here have executed
+	err    error  // the first failure since the last repair
+	wrs    []verbs.SendWR
+	sges   []verbs.SGE // two for each request
+}
+
+// A request's ID is node | signaled | position, so that a completion finds its
+// connection.
+const (
+	idNodeShift = 48
+	idSignaled  = 1 << 47
+	idSeqMask   = idSignaled - 1
+)
+
+// owed is a release that was posted but is not known to have executed.
+type owed struct {
+	addr    layout.Addr
+	token   lock.Token
+	version layout.Version // to install; 0: release the lock alone
+	seq     uint64
+	node    int
+	slot    int // log slot of its transaction
+}
+
+func newSession(ctx context.Context, c *Coordinator, index int) (_ *Session, err error) {
+	s := &Session{c: c, index: index, lkey: c.mr.LKey(), waiter: verbs.NewWaiter(c.rt)}
+	s.conns = make([]conn, len(c.layout.Nodes))
+	defer func() {
+		if err != nil {
+			s.free()
+		}
+	}()
+	if !s.arena.init(&c.local) {
+		return nil, fmt.Errorf("%w: no local memory for another session", ErrConfig)
+	}
+	s.zero, _ = s.arena.alloc(8) // the first chunk has room
+	clear(s.zero.B)
+	if s.cq, err = c.dev.CreateCQ(sqDepth * len(s.conns)); err != nil {
+		return nil, fmt.Errorf("coord: session: %w", err)
+	}
+	for i := range s.conns {
+		k := &s.conns[i]
+		k.node, k.rkey = i, c.layout.Nodes[i].RKey
+		k.wrs, k.sges = make([]verbs.SendWR, batchMax), make([]verbs.SGE, 2*batchMax)
+		for j := range k.sges {
+			k.sges[j].LKey = s.lkey
+		}
+		if err = s.connect(ctx, k); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// connect makes the QP of a connection.
+func (s *Session) connect(ctx context.Context, k *conn) error {
+	dev := s.c.dev
+	qp, err := s.c.pd.CreateQP(verbs.QPInit{SendCQ: s.cq, RecvCQ: s.cq, MaxSendWR: sqDepth, MaxSendSGE: 2,
+		MaxInline: min(dev.Attr().MaxInline, 64)})
+	if err != nil {
+		return fmt.Errorf("coord: connect to memory node %d: %w", k.node, err)
+	}
+	here := verbs.Endpoint{GID: dev.Attr().GID, QPN: qp.Num(), PSN: uint32(s.c.rt.Secret()) & (1<<24 - 1)}
+	there, err := s.c.dir.Connect(ctx, k.node, here)
+	if err == nil {
+		err = verbs.BringUp(qp, here, there, verbs.DefaultConnAttr(dev.Attr()))
+	}
+	if err != nil {
+		_ = qp.Close() // the first error is the one to tell
+		return fmt.Errorf("coord: connect to memory node %d: %w", k.node, err)
+	}
+	k.qp, k.remote, k.err = qp, there.QPN, nil
+	return nil
+}
+
+// free gives back what newSession took.
+func (s *Session) free() {
+	for i := range s.conns {
+		if k := &s.conns[i]; k.qp != nil {
+			_ = k.qp.Close() // fails only if closed already
+			_ = s.c.dir.Disconnect(context.Background(), k.node, k.remote)
+			k.qp = nil
+		}
+	}
+	if s.cq != nil {
+		_ = s.cq.Close()
+	}
+	s.arena.free()
+}
+
+// Index is the session's place in its coordinator: which log slots it has.
+func (s *Session) Index() int { return s.index }
+
+// Coordinator returns the session's coordinator.
+func (s *Session) Coordinator() *Coordinator { return s.c }
+
+// Waiter returns the session's waiter.
+func (s *Session) Waiter() *verbs.Waiter { return s.waiter }
+
+// Number is the session number in the session's tokens.
+func (s *Session) Number() uint16 { return s.number }
+
+// NextToken names a new transaction. When a session's sequence is used up it
+// goes on under a fresh session number.
+func (s *Session) NextToken() (lock.Token, error) {
+	if s.seq == math.MaxUint32 || s.number == 0 {
+		n, err := s.c.pool.number()
+		if err != nil {
+			return 0, err
+		}
+		s.number, s.seq = n, 0
+	}
+	s.seq++
+	return lock.MakeToken(s.c.seat.ID, s.number, s.seq), nil
+}
+
+// Alloc returns registered memory until Reset; ok is false if there is no more.
+func (s *Session) Alloc(n int) (Buf, bool) { return s.arena.alloc(n) }
+
+// Reset takes back all buffers.
+func (s *Session) Reset() {
+	s.arena.reset()
+	s.arena.off = len(s.zero.B)
+}
+
+// stage returns the next request of a connection, with its ID set.
+func (s *Session) stage(node int) (*conn, *verbs.SendWR, int) {
+	k := &s.conns[node]
+	if k.n == batchMax {
+		s.ring(k, true)
+	}
+	i := k.n
+	k.n++
+	w := &k.wrs[i]
+	w.RKey, w.Flags = k.rkey, 0
+	return k, w, 2 * i
+}
+
+// Read stages a READ of len(dst.B) bytes.
+func (s *Session) Read(node int, va uint64, dst Buf) {
+	k, w, i := s.stage(node)
+	w.Opcode, w.RemoteAddr = verbs.OpRead, va
+	k.sges[i].Addr, k.sges[i].Length = dst.Addr, uint32(len(dst.B))
+	w.SGL = k.sges[i : i+1 : i+1]
+	s.Stats.Read++
+	s.Stats.BytesIn += uint64(len(dst.B))
+}
+
+// Write stages a WRITE of src.
+func (s *Session) Write(node int, va uint64, src Buf) {
+	k, w, i := s.stage(node)
+	w.Opcode, w.RemoteAddr = verbs.OpWrite, va
+	k.sges[i].Addr, k.sges[i].Length = src.Addr, uint32(len(src.B))
+	w.SGL = k.sges[i : i+1 : i+1]
+	s.Stats.Write++
+	s.Stats.BytesOut += uint64(len(src.B))
+}
+
+// Write2 stages one WRITE of two pieces.
+func (s *Session) Write2(node int, va uint64, a, b Buf) {
+	k, w, i := s.stage(node)
+	w.Opcode, w.RemoteAddr = verbs.OpWrite, va
+	k.sges[i].Addr, k.sges[i].Length = a.Addr, uint32(len(a.B))
+	k.sges[i+1].Addr, k.sges[i+1].Length = b.Addr, uint32(len(b.B))
+	w.SGL = k.sges[i : i+2 : i+2]
+	s.Stats.Write++
+	s.Stats.BytesOut += uint64(len(a.B) + len(b.B))
+}
+
+// CAS stages a compare and swap; the word found goes to old, 8 bytes.
+func (s *Session) CAS(node int, va, compare, swap uint64, old Buf) {
+	k, w, i := s.stage(node)
+	w.Opcode, w.RemoteAddr, w.CompareAdd, w.Swap = verbs.OpCAS, va, compare, swap
+	k.sges[i].Addr, k.sges[i].Length = old.Addr, 8
+	w.SGL = k.sges[i : i+1 : i+1]
+	s.Stats.CAS++
+	s.Stats.BytesOut += 16
+	s.Stats.BytesIn += 8
+}
+
+// Unlock stages, for a cell whose new image is committed, the one WRITE that
+// frees its lock and clears pending. words are 16 bytes that stay untouched
+// until Reset.
+func (s *Session) Unlock(a layout.Addr, t lock.Token, v layout.Version, words Buf) {
+	node, va := s.c.Primary(a)
+	binary.LittleEndian.PutUint64(words.B, 0)
+	binary.LittleEndian.PutUint64(words.B[8:], uint64(v))
+	s.Write(node, va+layout.OffLock, words)
+	s.owe(node, owed{addr: a, token: t, version: v})
+}
+
+// Unhold stages the release of a lock that is held by t: its word alone.
+func (s *Session) Unhold(a layout.Addr, t lock.Token) {
+	node, va := s.c.Primary(a)
+	s.Write(node, va+layout.OffLock, s.zero)
+	s.owe(node, owed{addr: a, token: t})
+}
+
+// owe notes that the request staged last frees a lock.
+func (s *Session) owe(node int, o owed) {
+	k := &s.conns[node]
+	if s.c.inline {
+		k.wrs[k.n-1].Flags |= verbs.FlagInline
+	}
+	o.node, o.seq, o.slot = node, k.posted+uint64(k.n), s.log
+	s.owed = append(s.owed, o)
+}
+
+// Ring rings the doorbell of every connection with staged requests. The last of
+// each is signaled; Wait waits for it.
+func (s *Session) Ring() {
+	for i := range s.conns {
+		if k := &s.conns[i]; k.n > 0 {
+			s.ring(k, true)
+		}
+	}
+}
+
+// RingQuiet rings the doorbells for requests that nobody waits for.
+func (s *Session) RingQuiet() {
+	for i := range s.conns {
+		if k := &s.conns[i]; k.n > 0 {
+			// A queue that is quiet for long must not fill up.
+			s.ring(k, k.posted-k.done > sqDepth/2)
+		}
+	}
+	if !s.c.inline {
+		_ = s.Wait() // buffers are about to be used again; a failure stays with its connection
+	}
+}
+
+func (s *Session) ring(k *conn, signal bool) {
+	signal = signal || !s.c.inline
+	n := k.n
+	k.n = 0
+	if k.err != nil {
+		k.posted += uint64(n) // nothing of it will execute, as done tells
+		return
+	}
+	for k.posted-k.done+uint64(n) > sqDepth {
+		if s.pending == 0 || s.poll() != nil {
+			break // PostSend will say what is wrong
+		}
+	}
+	for i := range n {
+		k.wrs[i].ID = uint64(k.node)<<idNodeShift | (k.posted + uint64(i) + 1)
+	}
+	if signal {
+		k.wrs[n-1].Flags |= verbs.FlagSignaled
+		k.wrs[n-1].ID |= idSignaled
+	}
+	s.Stats.Doorbells++
+	posted, err := k.qp.PostSend(k.wrs[:n])
+	k.posted += uint64(n)
+	if signal && posted == n {
+		s.pending++
+	}
+	if err != nil && k.err == nil {
+		k.err = fmt.Errorf("coord: memory node %d: %w", k.node, err)
+	}
+}
+
+// Wait waits for everything that Ring rang out: one round trip. It returns the
+// first failure; what did not fail has executed.
+func (s *Session) Wait() error {
+	if s.pending > 0 {
+		s.Stats.RoundTrips++
+	}
+	for s.pending > 0 {
+		if err := s.poll(); err != nil {
+			return err
+		}
+	}
+	return s.Broken()
+}
+
+// Broken returns the failure of a connection that has failed since its last
+// repair, nil if all are well.
+func (s *Session) Broken() error {
+	for i := range s.conns {
+		if s.conns[i].err != nil {
+			return s.conns[i].err
+		}
+	}
+	return nil
+}
+
+// Lost tells whether requests on a connection may not have executed.
+func (s *Session) Lost(node int) bool { return s.conns[node].err != nil }
+
+func (s *Session) poll() error {
+	n, err := s.waiter.Poll(s.cq, s.wcs[:], 0)
+	if err != nil {
+		return err
+	}
+	for i := range s.wcs[:n] {
+		wc := &s.wcs[i]
+		k := &s.conns[wc.ID>>idNodeShift]
+		if wc.ID&idSignaled != 0 {
+			s.pending--
+		}
+		if wc.Status == verbs.StatusSuccess {
+			k.done = wc.ID & idSeqMask
+			continue
+		}
+		if k.err == nil || wc.Status != verbs.StatusWRFlushErr {
+			k.err = fmt.Errorf("coord: memory node %d: %w", k.node, wc.Err())
+		}
+	}
+	return nil
+}
+
+// trim forgets releases that are known to have executed.
+func (s *Session) trim() {
+	keep := s.owed[:0]
+	for _, o := range s.owed {
+		if o.seq > s.conns[o.node].done {
+			keep = append(keep, o)
+		}
+	}
+	s.owed = keep
+}
+
+// NextLog turns to the next log slot, and stages, where needed, requests that
+// will tell whether the unlocks of the transaction that last used it are done.
+// They ride with the doorbells of the round trip that comes next.
+func (s *Session) NextLog() {
+	s.log = (s.log + 1) % logSlots
+	s.trim()
+	for _, o := range s.owed {
+		if k := &s.conns[o.node]; o.slot == s.log && k.n == 0 {
+			s.Write(o.node, 0, s.zero.Slice(0, 0))
+		}
+	}
+}
+
+// LogFree tells whether the log slot may be overwritten.
+func (s *Session) LogFree() bool {
+	s.trim()
+	for _, o := range s.owed {
+		if o.slot == s.log {
+			return false
+		}
+	}
+	return true
+}
+
+// LogSlotSize is the size of a log slot.
+func (s *Session) LogSlotSize() int { return int(s.c.layout.Header.LogSlotSize) }
+
+// LogAddr is the virtual address of the present log slot at a node.
+func (s *Session) LogAddr(node int) uint64 {
+	l := s.c.layout
+	return l.Nodes[node].Base + l.Header.LogSlotAt(s.c.seat.Place, s.index, s.log)
+}
+
+// Repair brings broken connections back: the old QP is destroyed at the memory
+// node first, so that nothing of it can land later; then releases that may have
+// been lost are made good. It fails if a node is not reachable.
+func (s *Session) Repair(ctx context.Context) error {
+	var first error
+	for i := range s.conns {
+		k := &s.conns[i]
+		if k.err == nil {
+			continue
+		}
+		if err := s.repair(ctx, k); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func (s *Session) repair(ctx context.Context, k *conn) error {
+	for s.pending > 0 { // let the flushes arrive, they belong to the old QP
+		if err := s.poll(); err != nil {
+			return err
+		}
+	}
+	if k.qp != nil {
+		if err := s.c.dir.Disconnect(ctx, k.node, k.remote); err != nil {
+			return fmt.Errorf("coord: memory node %d: %w", k.node, err)
+		}
+		_ = k.qp.Close() // fails only if closed already
+		k.qp = nil
+	}
+	if err := s.connect(ctx, k); err != nil {
+		return err
+	}
+	return s.redeem(ctx, k)
+}
+
+// redeem makes good the releases that a failed connection may have lost. Each
+// lock is looked at first, and freed only if it still holds its token: it may
+// have been freed and taken by another since.
+func (s *Session) redeem(ctx context.Context, k *conn) error {
+	debts := append([]owed(nil), s.owed...)
+	keep := s.owed[:0]
+	for _, o := range debts {
+		if o.node != k.node {
+			keep = append(keep, o)
+		}
+	}
+	s.owed = keep
+	for i, o := range debts {
+		if o.node != k.node || o.seq <= k.done {
+			continue
+		}
+		if err := s.Free(o.addr, o.token, o.version); err != nil {
+			for _, p := range debts[i:] {
+				if p.node == k.node {
+					s.owed = append(s.owed, p)
+				}
+			}
+			return err
+		}
+	}
+	k.done = k.posted
+	return nil
+}
+
+// Free releases a lock of which it is not known whether t holds it: it is READ,
+// and freed only if it does. With a version, the cell's image of that version is
+// t's and committed: pending is cleared as well, also where only the lock was
+// freed.
+func (s *Session) Free(a layout.Addr, t lock.Token, v layout.Version) error {
+	buf, ok := s.Alloc(24)
+	words, ok2 := s.Alloc(unlockSize)
+	if !ok || !ok2 {
+		return errNoLocal
+	}
+	node, va := s.c.Primary(a)
+	s.Read(node, va, buf)
+	s.Ring()
+	if err := s.waitFor(node); err != nil {
+		return err
+	}
+	mine := layout.Lock(buf.B) == uint64(t)
+	half := v != 0 && layout.CellVersion(buf.B) == v|layout.Pending && layout.Writer(buf.B) == uint64(t)
+	binary.LittleEndian.PutUint64(words.B, 0)
+	binary.LittleEndian.PutUint64(words.B[8:], uint64(v))
+	switch {
+	case mine && v != 0:
+		s.Write(node, va+layout.OffLock, words)
+	case mine:
+		s.Write(node, va+layout.OffLock, words.Slice(0, 8))
+	case half:
+		s.Write(node, va+layout.OffVersion, words.Slice(8, 16))
+	default:
+		return nil
+	}
+	s.Ring()
+	return s.waitFor(node)
+}
+
+var errNoLocal = errors.New("coord: local registered memory is used up")
+
+// waitFor is Wait that looks at one connection only.
+func (s *Session) waitFor(node int) error {
+	_ = s.Wait() // failures of other connections are not this caller's
+	return s.conns[node].err
+}
+
+// Settle waits until all releases are known to have executed.
+func (s *Session) Settle(ctx context.Context) error {
+	for range 2 {
+		if s.Broken() != nil {
+			if err := s.Repair(ctx); err != nil {
+				return err
+			}
+		}
+		s.trim()
+		if len(s.owed) == 0 {
+			return nil
+		}
+		for _, o := range s.owed {
+			if k := &s.conns[o.node]; k.n == 0 {
+				s.Write(o.node, 0, s.zero.Slice(0, 0))
+			}
+		}
+		s.Ring()
+		_ = s.Wait() // the next turn looks at failures
+	}
+	s.trim()
+	if len(s.owed) > 0 {
+		return fmt.Errorf("coord: %d lock releases are not known to have executed: %w", len(s.owed), s.Broken())
+	}
+	return nil
+}

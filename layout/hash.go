@@ -1,0 +1,20 @@
+package layout
+
+import "encoding/binary"
+
+// HashKey returns the hash of a table's key. It chooses the key's shard and bucket, so it is part of the
+// format: XXH64 of the key, seeded with the table's id times the first prime of XXH64, modulo 2^64. The seed
+// keeps keys that collide in one table from colliding in all. All 64 bits are well mixed: shard and bucket
+// may be taken from any of them.
+func HashKey(table uint32, key []byte) uint64 {
+	seed := uint64(table) * prime1
+	if len(key) == 8 {
+		return hash8(seed, binary.LittleEndian.Uint64(key))
+	}
+	return xxh64(seed, key)
+}
+
+// hash8 is xxh64 of one word; most keys are one.
+func hash8(seed, w uint64) uint64 {
+	return avalanche(tail8(seed+prime5+8, w))
+}

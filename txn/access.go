@@ -1,0 +1,168 @@
+package txn
+
+import (
+	"bytes"
+
+	"fjord/coord"
+	"fjord/layout"
+)
+
+// access is what a transaction knows of one key.
+type access struct {
+	t      *Table
+	hash   uint64
+	keyOff int // in tx.keys
+	keyLen int
+	cell   int32          // its record's cell; noCell before it was found, or where there is none
+	head   int32          // its bucket's header, where that matters: absence, insert, delete
+	bucket coord.Buf      // bucket being looked at
+	words  coord.Buf      // the header's lock and version, READ before it
+	first  layout.Version // the version in them, on which absence rests
+	at     layout.Addr
+	tries  int32
+	stage  stage
+	mode   mode
+	op     op
+	put    image // what Put and Insert write, and where Get of a locked key points
+
+	known   bool // looked up: present tells
+	present bool // a record was there
+	asked   bool // the user's function knows what was there: it goes into the history as read
+}
+
+const noCell int32 = -1
+
+// stage is what an access waits for.
+type stage uint8
+
+const (
+	stageDone   stage = iota
+	stageAt           // the cell at a known address, locked if the mode says so
+	stageBucket       // header words and head bucket
+	stageChain        // an overflow bucket
+	stageHead         // the head bucket behind its header's lock
+	stageTail         // an overflow bucket behind that lock
+)
+
+// op is what commit does to the key.
+type op uint8
+
+const (
+	opNone op = iota
+	opPut
+	opDelete
+)
+
+func (tx *Tx) keyOf(a *access) []byte { return tx.keys[a.keyOff : a.keyOff+a.keyLen] }
+
+// linear is how many accesses are searched one by one; beyond, an index is kept.
+const linear = 16
+
+// find returns the access of a key, noCell if there is none.
+func (tx *Tx) find(t *Table, hash uint64, key []byte) int32 {
+	if len(tx.accs) <= linear {
+		for i := range tx.accs {
+			if a := &tx.accs[i]; a.hash == hash && a.t == t && bytes.Equal(tx.keyOf(a), key) {
+				return int32(i)
+			}
+		}
+		return noCell
+	}
+	mask := uint64(len(tx.index) - 1)
+	for p := hash & mask; tx.index[p] != 0; p = (p + 1) & mask {
+		i := tx.index[p] - 1
+		if a := &tx.accs[i]; a.hash == hash && a.t == t && bytes.Equal(tx.keyOf(a), key) {
+			return i
+		}
+	}
+	return noCell
+}
+
+// add makes an access for a key that has none.
+func (tx *Tx) add(t *Table, hash uint64, key []byte) int32 {
+	off := len(tx.keys)
+	tx.keys = append(tx.keys, key...)
+	tx.accs = append(tx.accs, access{t: t, hash: hash, keyOff: off, keyLen: len(key), cell: noCell, head: noCell})
+	i := int32(len(tx.accs) - 1)
+	if len(tx.accs) <= linear {
+		return i
+	}
+	if 2*len(tx.accs) > len(tx.index) {
+		size := max(8*linear, 2*len(tx.index))
+		if cap(tx.index) >= size {
+			tx.index = tx.index[:size]
+			clear(tx.index)
+		} else {
+			tx.index = make([]int32, size)
+		}
+		for j := range tx.accs {
+			tx.enter(int32(j))
+		}
+		return i
+	}
+	if len(tx.accs) == linear+1 {
+		for j := range tx.accs {
+			tx.enter(int32(j))
+		}
+		return i
+	}
+	tx.enter(i)
+	return i
+}
+
+func (tx *Tx) enter(i int32) {
+	mask := uint64(len(tx.index) - 1)
+	p := tx.accs[i].hash & mask
+	for tx.index[p] != 0 {
+		p = (p + 1) & mask
+	}
+	tx.index[p] = i + 1
+}
+
+// require queues what access i lacks for mode m.
+func (tx *Tx) require(i int32, m mode) {
+	a := &tx.accs[i]
+	if a.stage != stageDone {
+		a.mode = max(a.mode, m) // queued in this very Fetch
+		if m == modeInsert {
+			a.stage = stageHead
+		}
+		return
+	}
+	if !a.known {
+		a.mode = m
+		switch {
+		case m == modeInsert:
+			a.stage = stageHead
+		case a.lookCached(tx):
+			a.stage = stageAt
+		default:
+			a.stage = stageBucket
+		}
+		tx.work = append(tx.work, i)
+		return
+	}
+	if m <= a.mode {
+		return
+	}
+	switch {
+	case a.present && !tx.cells[a.cell].locked:
+		a.stage = stageAt
+		tx.cells[a.cell].img = coord.Buf{} // the user may hold the old image
+		tx.work = append(tx.work, i)
+	case !a.present && m == modeInsert && (a.head == noCell || !tx.cells[a.head].locked):
+		a.stage = stageHead
+		tx.work = append(tx.work, i)
+	}
+	a.mode = m
+}
+
+// lookCached makes the access's cell from the address cache.
+func (a *access) lookCached(tx *Tx) bool {
+	addr := tx.db.co.Cache.Get(a.hash)
+	if addr == 0 || uint64(addr.Shard()) >= a.t.shards {
+		return false
+	}
+	a.cell = tx.newCell(addr, a.t.slot, layout.KindRecord)
+	return true
+}

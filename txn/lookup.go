@@ -1,0 +1,452 @@
+package txn
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"fjord/coord"
+	"fjord/layout"
+)
+
+// resolve fetches what the queued accesses wait for: one round trip for all of
+// them if their addresses are known, more where buckets have to be looked at or
+// something is busy. After an error the transaction is doomed.
+func (tx *Tx) resolve() error {
+	for len(tx.work) > 0 {
+		for _, i := range tx.work {
+			tx.post(&tx.accs[i])
+		}
+		if err := tx.exchange(); err != nil {
+			return err
+		}
+		// Every answer is looked at, also after a failure: which locks are held
+		// must be known.
+		var wait int64
+		var fail error
+		keep := tx.work[:0]
+		for _, i := range tx.work {
+			a := &tx.accs[i]
+			w, err := tx.absorb(a)
+			wait = max(wait, w)
+			if err != nil && fail == nil {
+				fail = tx.conflict(err, a.t, tx.keyOf(a))
+			}
+			if a.stage != stageDone {
+				keep = append(keep, i)
+			}
+		}
+		tx.work = keep
+		if fail != nil {
+			return tx.doom(fail)
+		}
+		if len(tx.work) == 0 {
+			return nil
+		}
+		if err := tx.pause(wait); err != nil {
+			return err
+		}
+	}
+	return tx.doomed
+}
+
+// post stages the requests of an access's stage.
+func (tx *Tx) post(a *access) {
+	co := tx.s.Coordinator()
+	switch a.stage {
+	case stageDone:
+	case stageAt:
+		if c := &tx.cells[a.cell]; a.mode >= modeUpdate && !c.locked {
+			tx.postLock(c)
+		} else {
+			tx.postRead(c)
+		}
+	case stageBucket:
+		// The header's words first, then the bucket: absence is concluded with the
+		// version that was there before any slot was read.
+		a.at = a.t.head(a.hash)
+		if !tx.bucketBuf(a) {
+			return
+		}
+		node, va := co.Primary(a.at)
+		tx.s.Read(node, va, a.words)
+		tx.s.Read(node, va, a.bucket)
+	case stageChain, stageTail:
+		if !tx.bucketBuf(a) {
+			return
+		}
+		node, va := co.Primary(a.at)
+		tx.s.Read(node, va, a.bucket)
+	case stageHead:
+		a.at = a.t.head(a.hash)
+		if !tx.bucketBuf(a) {
+			return
+		}
+		if a.head == noCell {
+			a.head = tx.headCell(a)
+		}
+		c := &tx.cells[a.head]
+		node, va := co.Primary(a.at)
+		if !c.locked && !c.asked {
+			if c.cas.Nil() && !tx.imageOf(c) {
+				return
+			}
+			tx.s.CAS(node, va+layout.OffLock, 0, uint64(tx.token), c.cas)
+			c.asked, tx.locking = true, true
+		}
+		tx.s.Read(node, va, a.bucket)
+	}
+}
+
+// bucketBuf gives the access a fresh buffer for a bucket: cells found in older
+// ones are views of them.
+func (tx *Tx) bucketBuf(a *access) bool {
+	b, err := tx.alloc(int(a.t.bucket) + 16)
+	if err != nil {
+		return false
+	}
+	a.bucket, a.words = b.Slice(0, int(a.t.bucket)), b.Slice(int(a.t.bucket), int(a.t.bucket)+16)
+	return true
+}
+
+// headCell returns the cell of the access's head bucket header, which accesses
+// of one bucket share.
+func (tx *Tx) headCell(a *access) int32 {
+	addr := a.t.head(a.hash)
+	for _, i := range tx.heads {
+		if tx.cells[i].addr == addr {
+			return i
+		}
+	}
+	i := tx.newCell(addr, layout.BucketHeaderSize, layout.KindBucket)
+	tx.heads = append(tx.heads, i)
+	return i
+}
+
+// absorb looks at the answers of an access's stage and moves it on.
+func (tx *Tx) absorb(a *access) (wait int64, err error) {
+	switch a.stage {
+	case stageDone:
+	case stageAt:
+		return tx.absorbAt(a)
+	case stageBucket:
+		return tx.absorbBucket(a)
+	case stageChain:
+		return tx.searchBucket(a, false)
+	case stageHead:
+		return tx.absorbHead(a)
+	case stageTail:
+		return tx.searchBucket(a, true)
+	}
+	return 0, nil
+}
+
+func (tx *Tx) absorbAt(a *access) (int64, error) {
+	c := &tx.cells[a.cell]
+	var st layout.Status
+	if c.asked {
+		ok, wait, err := tx.took(c)
+		if !ok {
+			return wait, err
+		}
+		if st, wait, err = tx.lockedImage(c); err != nil || !c.locked {
+			return wait, err
+		}
+	} else {
+		var wait int64
+		var err error
+		if st, wait, err = tx.freeImage(a, c); err != nil || st == layout.Torn {
+			return wait, err
+		}
+	}
+	if st == layout.Valid && !c.ver.IsAbsent() && bytes.Equal(layout.Key(c.img.B), tx.keyOf(a)) && c.inTable(a.t) {
+		tx.found(a)
+		return 0, nil
+	}
+	if a.known { // it was read here before, and is gone
+		return 0, errVersion
+	}
+	// The record is not, or no longer, where it was remembered to be. A lock
+	// taken there is not the key's: it goes back, and the key is looked up again.
+	if c.locked {
+		tx.unhold(c)
+	}
+	tx.u.stats.Stale++
+	tx.db.co.Cache.Forget(a.hash)
+	a.stage = stageBucket
+	return 0, nil
+}
+
+// inTable tells whether the cell lies in one of the table's extents: a cached
+// address may, by a coincidence of hashes, be another table's.
+func (c *cell) inTable(t *Table) bool {
+	x := &t.meta.Extents[c.addr.Shard()]
+	return c.addr.Offset()-x.Off < x.Len
+}
+
+// freeImage judges the image of a cell that was read without a lock. Torn with a
+// nil error means: read the whole of it again.
+func (tx *Tx) freeImage(a *access, c *cell) (layout.Status, int64, error) {
+	st := layout.Verify(c.img.B, c.addr, c.slot)
+	ver := layout.CellVersion(c.img.B)
+	if st != layout.Torn && !ver.IsPending() {
+		if c.read && ver != c.ver {
+			return st, 0, errVersion
+		}
+		c.ver = ver
+		return st, 0, nil
+	}
+	wait, err := tx.again(a)
+	return layout.Torn, wait, err
+}
+
+// again counts a try that met a torn or pending image.
+func (tx *Tx) again(a *access) (int64, error) {
+	if a.tries++; a.tries > readTries {
+		return 0, errPending
+	}
+	return pendingWait(int(a.tries), tx.db.rt.Rand()), nil
+}
+
+// found ends the search of a key whose record's cell is known.
+func (tx *Tx) found(a *access) {
+	c := &tx.cells[a.cell]
+	c.read = true
+	if !a.known {
+		tx.db.co.Cache.Put(a.hash, c.addr)
+		if a.bucket.Nil() {
+			tx.u.stats.Hits++
+		} else {
+			tx.u.stats.Misses++
+		}
+	}
+	a.known, a.present, a.stage = true, true, stageDone
+}
+
+func (tx *Tx) absorbBucket(a *access) (int64, error) {
+	first := layout.CellVersion(a.words.B)
+	a.first = first
+	st := layout.Verify(a.bucket.B[:layout.BucketHeaderSize], a.at, layout.BucketHeaderSize)
+	if first.IsPending() || st == layout.Torn || layout.CellVersion(a.bucket.B) != first {
+		// A structural change is under way. A record that is found is there all the
+		// same; absence cannot be told.
+		if wait, err, ok := tx.searchSlots(a, false); ok || err != nil {
+			return wait, err
+		}
+		return tx.again(a)
+	}
+	if err := a.ownBucket(); err != nil {
+		return 0, err
+	}
+	return tx.searchBucket(a, false)
+}
+
+// ownBucket checks that a bucket whose header is verified is the table's.
+func (a *access) ownBucket() error {
+	if id := layout.BucketTable(a.bucket.B); id != 0 && id != a.t.meta.ID {
+		return fmt.Errorf("%w: bucket at %v is of table %d, not of %q (%d)", ErrCorrupt, a.at, id, a.t.schema.Name, a.t.meta.ID)
+	}
+	return nil
+}
+
+// searchBucket looks for the key in the bucket just read, whose header is good,
+// and moves on along the chain. behind: its head's header is locked by this
+// transaction.
+func (tx *Tx) searchBucket(a *access, behind bool) (int64, error) {
+	if a.stage == stageChain || a.stage == stageTail {
+		if st := layout.Verify(a.bucket.B[:layout.BucketHeaderSize], a.at, layout.BucketHeaderSize); st == layout.Torn {
+			return tx.restart(a)
+		}
+	}
+	if behind {
+		tx.addLink(a)
+	}
+	wait, err, done := tx.searchSlots(a, behind)
+	if done || err != nil {
+		return wait, err
+	}
+	if a.stage == stageDone {
+		return 0, nil
+	}
+	if next := chainOf(a.bucket.B); next != 0 {
+		a.at, a.stage = next, stageChain
+		if behind {
+			a.stage = stageTail
+		}
+		return 0, nil
+	}
+	return 0, tx.absent(a, behind)
+}
+
+// restart looks the bucket up from its head: the chain has changed underfoot.
+func (tx *Tx) restart(a *access) (int64, error) {
+	if a.stage == stageTail {
+		return 0, fmt.Errorf("%w: overflow bucket at %v: header's sum does not hold under its head's lock", ErrCorrupt, a.at)
+	}
+	a.stage = stageBucket
+	return tx.again(a)
+}
+
+// searchSlots looks for the key in the slots of a bucket. done: it was found and
+// dealt with, or has to be read again.
+func (tx *Tx) searchSlots(a *access, behind bool) (wait int64, err error, done bool) {
+	key := tx.keyOf(a)
+	torn := false
+	for i := range a.t.geo.Slots {
+		off := a.t.geo.SlotOffset(i)
+		img := a.bucket.B[off : off+a.t.slot]
+		addr := a.at + layout.Addr(off)
+		ver := layout.CellVersion(img)
+		// A key's bytes may be looked at before the sum is: a mismatch in a torn
+		// image only means that the slot has to be read again.
+		switch layout.Verify(img, addr, a.t.slot) {
+		case layout.Virgin:
+			continue
+		case layout.Torn:
+			torn = true
+			continue
+		case layout.Valid:
+		}
+		if ver.IsAbsent() || !bytes.Equal(layout.Key(img), key) {
+			continue
+		}
+		if a.known && !a.present { // seen absent before
+			return 0, errInsert, true
+		}
+		if a.known && tx.cells[a.cell].addr != addr {
+			return 0, errVersion, true
+		}
+		if a.cell == noCell {
+			a.cell = tx.newCell(addr, a.t.slot, layout.KindRecord)
+		}
+		c := &tx.cells[a.cell]
+		if c.locked {
+			tx.found(a)
+			return 0, nil, true
+		}
+		*c = cell{addr: addr, slot: a.t.slot, kind: layout.KindRecord, read: c.read, ver: c.ver}
+		if a.mode == modeInsert {
+			a.mode = modeRead // it exists: there is nothing to insert, and no reason to lock it
+		}
+		if a.mode == modeUpdate || ver.IsPending() {
+			a.stage = stageAt // lock it, or read it until it is not pending
+			if ver.IsPending() {
+				wait, err = tx.again(a)
+			}
+			return wait, err, true
+		}
+		if c.read && c.ver != ver {
+			return 0, errVersion, true
+		}
+		c.img, c.ver = a.bucket.Slice(off, off+a.t.slot), ver
+		tx.found(a)
+		return 0, nil, true
+	}
+	if torn {
+		// Some record is being written. It may be the one sought: read again from
+		// where nothing has been concluded yet.
+		if !behind {
+			a.stage = stageBucket
+		}
+		wait, err = tx.again(a)
+		return wait, err, true
+	}
+	return 0, nil, false
+}
+
+// absent concludes that no record has the key. That rests on the bucket header's
+// version, which goes into the read set unless the header is locked.
+func (tx *Tx) absent(a *access, behind bool) error {
+	if a.known && a.present {
+		return errVersion
+	}
+	if !behind {
+		if a.head == noCell {
+			a.head = tx.headCell(a)
+		}
+		c := &tx.cells[a.head]
+		if (c.read || c.locked) && c.ver != a.first {
+			return errInsert
+		}
+		c.ver, c.read = a.first, true
+	}
+	if a.cell != noCell { // what was thought to be its cell
+		tx.cells[a.cell].read = false
+		a.cell = noCell
+	}
+	if !a.known {
+		tx.u.stats.Misses++
+	}
+	a.known, a.present, a.stage = true, false, stageDone
+	return nil
+}
+
+// absorbHead looks at the head bucket read behind the CAS of its header.
+func (tx *Tx) absorbHead(a *access) (int64, error) {
+	c := &tx.cells[a.head]
+	if c.asked {
+		if ok, wait, err := tx.took(c); !ok {
+			return wait, err
+		}
+	}
+	if !c.locked { // another access of this bucket has asked, and it was busy
+		return 0, nil
+	}
+	if c.img.Nil() || !tx.headSeen(a.head) {
+		// First sight of the header under its lock.
+		copy(c.img.B, a.bucket.B[:c.slot])
+		_, wait, err := tx.lockedImage(c)
+		if err == errVersion {
+			err = errInsert
+		}
+		if err != nil || !c.locked {
+			return wait, err
+		}
+		if err := a.ownBucket(); err != nil {
+			return 0, err
+		}
+		tx.seen = append(tx.seen, a.head)
+	}
+	return tx.searchBucket(a, true)
+}
+
+// headSeen tells whether a header was looked at behind its lock before.
+func (tx *Tx) headSeen(head int32) bool {
+	for _, h := range tx.seen {
+		if h == head {
+			return true
+		}
+	}
+	return false
+}
+
+// link is a bucket of a chain, read behind the lock of the chain's head.
+type link struct {
+	head int32
+	addr layout.Addr
+	img  coord.Buf
+	used uint64 // slots that this transaction has chosen
+	gone bool   // unlinked by this transaction
+}
+
+// addLink notes a bucket of a locked chain, once, with its newest image.
+func (tx *Tx) addLink(a *access) {
+	for i := range tx.links {
+		if tx.links[i].addr == a.at {
+			tx.links[i].img = a.bucket
+			return
+		}
+	}
+	tx.links = append(tx.links, link{head: a.head, addr: a.at, img: a.bucket})
+}
+
+// chainOf returns the next bucket of a verified header. A virgin one has none;
+// its body means nothing.
+func chainOf(header []byte) layout.Addr {
+	if layout.CellVersion(header) == 0 {
+		return 0
+	}
+	return layout.BucketNext(header)
+}
+
+func word(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }

@@ -1,0 +1,297 @@
+package txn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"fjord/coord"
+	"fjord/layout"
+	"fjord/lock"
+)
+
+// session is what the engine keeps with a coord.Session: the transaction that
+// runs on it, with its buffers, and counters.
+type session struct {
+	db      *DB
+	s       *coord.Session
+	tx      *Tx
+	builder layout.LogBuilder
+	stats   Stats // of whoever owns the session
+	attempt Attempt
+	ended   uint64
+
+	// For readers who do not own the session: a copy that is made now and then.
+	wanted atomic.Bool
+	mu     sync.Mutex
+	mirror Stats
+}
+
+func newSession(db *DB, s *coord.Session) *session {
+	u := &session{db: db, s: s}
+	u.tx = &Tx{db: db, s: s, u: u}
+	return u
+}
+
+// publishEvery is how many attempts pass between two copies of the counters.
+const publishEvery = 64
+
+// publish lets others see the counters.
+func (u *session) publish() {
+	u.mu.Lock()
+	u.mirror = u.counted()
+	u.mu.Unlock()
+}
+
+func (u *session) counted() Stats {
+	st := u.stats
+	st.Verbs = u.s.Stats
+	return st
+}
+
+// end finishes an attempt: err is what its function or commit returned. The
+// result is what the caller of the API is to see; it is nil only if committed.
+func (u *session) end(tx *Tx, err error) error {
+	outcome := Committed
+	if err != nil {
+		outcome = Aborted
+		if isUnknown(err) {
+			outcome = Unknown
+		} else if e := tx.abort(); e != nil {
+			u.lose(tx, Aborted)
+			err = fmt.Errorf("%w: %w", ErrUnavailable, e)
+		}
+	}
+	u.count(tx, outcome, err)
+	if u.db.opt.Recorder != nil {
+		u.record(tx, outcome, err)
+	}
+	tx.live = false
+	if outcome == Unknown {
+		u.lose(tx, Unknown)
+	}
+	u.ended++
+	if u.ended%publishEvery == 0 || u.wanted.Load() {
+		u.wanted.Store(false)
+		u.publish()
+	}
+	return err
+}
+
+func (u *session) count(tx *Tx, outcome Outcome, err error) {
+	switch outcome {
+	case Committed:
+		u.stats.Committed++
+		if len(tx.writes) == 0 {
+			u.stats.ReadOnly++
+		}
+	case Unknown:
+		u.stats.Unknown++
+	case Aborted:
+		var c *ConflictError
+		if err == error(&tx.lost) {
+			c = &tx.lost
+		} else if !errors.As(err, &c) {
+			u.stats.Cancelled++
+			return
+		}
+		u.stats.Aborted[c.Reason]++
+	}
+}
+
+// record tells the recorder about the attempt.
+func (u *session) record(tx *Tx, outcome Outcome, err error) {
+	a := &u.attempt
+	*a = Attempt{ID: tx.token, Session: uint32(tx.token.Coordinator())<<16 | uint32(u.s.Number()), Label: tx.label,
+		Begin: tx.begin, End: u.db.rt.Now(), Outcome: outcome, Reads: a.Reads[:0], Writes: a.Writes[:0]}
+	if err != nil {
+		a.Reason = reasonOf(err)
+	}
+	for i := range tx.accs {
+		x := &tx.accs[i]
+		name, key, prev := x.t.schema.Name, tx.keyOf(x), uint64(0)
+		if x.known && x.present {
+			prev = tx.cells[x.cell].ver.Counter()
+		}
+		if x.asked && x.known {
+			a.Reads = append(a.Reads, Read{name, key, prev})
+		}
+		if x.op == opPut || x.op == opDelete && (!x.known || x.present) {
+			w := Write{Table: name, Key: key, Prev: prev, Delete: x.op == opDelete}
+			if x.cell != noCell {
+				w.Version = tx.cells[x.cell].newVer.Counter()
+			}
+			a.Writes = append(a.Writes, w)
+		}
+	}
+	u.db.opt.Recorder.Record(a)
+}
+
+// reasonOf puts an error into a word for histories.
+func reasonOf(err error) string {
+	var c *ConflictError
+	switch {
+	case errors.As(err, &c):
+		return c.Reason.String()
+	case errors.Is(err, ErrCommitUnknown):
+		return "unknown"
+	case errors.Is(err, ErrUnavailable):
+		return "unavailable"
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return "cancelled"
+	}
+	return "rollback"
+}
+
+// release gives the session back, unless its transaction still needs it.
+func (u *session) release(tx *Tx) {
+	if tx.lostSession {
+		return
+	}
+	if tx.manual {
+		u.tx = &Tx{db: u.db, s: u.s, u: u} // the user may keep the old one
+	}
+	u.s.Release()
+}
+
+// lose keeps the session of a transaction that could not be ended, for Resolve.
+func (u *session) lose(tx *Tx, o Outcome) {
+	tx.lostSession = true
+	u.publish()
+	u.s.Park()
+	u.db.keep(tx, o)
+}
+
+// run executes fn until it commits, fails, or has conflicted too often.
+func (db *DB) run(ctx context.Context, fn func(*Tx) error, readOnly bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s, err := db.co.Acquire(ctx)
+	if err != nil {
+		return sessionError(err)
+	}
+	u := s.User.(*session)
+	tx := u.tx
+	tx.last = nil
+	for attempt := 1; ; attempt++ {
+		err := u.once(ctx, fn, readOnly, attempt)
+		if err == nil {
+			u.release(tx)
+			return nil
+		}
+		again, wait := db.retry(tx, err, attempt)
+		if !again {
+			err = lasting(err, attempt)
+			u.release(tx)
+			return err
+		}
+		db.rt.Sleep(wait)
+		if cerr := ctx.Err(); cerr != nil {
+			err = fmt.Errorf("%w; last attempt: %w", cerr, lasting(err, attempt))
+			u.release(tx)
+			return err
+		}
+	}
+}
+
+// once is one attempt. Whatever way fn is left, its locks are freed: a panic
+// goes on with its own stack.
+func (u *session) once(ctx context.Context, fn func(*Tx) error, readOnly bool, attempt int) (err error) {
+	tx := u.tx
+	if err := tx.start(ctx, readOnly, attempt); err != nil {
+		return err
+	}
+	returned := false
+	defer func() {
+		if !returned { // panic, or runtime.Goexit
+			_ = u.end(tx, errPanic)
+			u.release(tx)
+		}
+	}()
+	err = fn(tx)
+	returned = true
+	if err == nil {
+		err = tx.commit()
+	} else {
+		err = tx.refuse(err)
+	}
+	return u.end(tx, err)
+}
+
+var errPanic = errors.New("txn: the function panicked")
+
+// refuse decides what to do about an error of the user's function. One of his
+// own is passed on only if what he saw was consistent: else it may rest on
+// something that never was.
+func (tx *Tx) refuse(err error) error {
+	if tx.doomed != nil {
+		return tx.doomed
+	}
+	if tx.ctx.Err() != nil {
+		return err
+	}
+	for i := range tx.cells {
+		if c := &tx.cells[i]; c.read && !c.locked {
+			tx.reads = append(tx.reads, int32(i))
+		}
+	}
+	if e := tx.confirm(); e != nil {
+		return e
+	}
+	return err
+}
+
+// Back-off between attempts: from about one short transaction to one that is
+// long enough for any holder to be scheduled again.
+const (
+	retryMin = 500
+	retryMax = 1_000_000
+)
+
+// retry decides whether an attempt that failed is made again, and when.
+func (db *DB) retry(tx *Tx, err error, attempt int) (bool, int64) {
+	if attempt > db.opt.MaxRetries || tx.lostSession {
+		return false, 0
+	}
+	var b *brokenError
+	switch {
+	case err == error(&tx.lost):
+		tx.last = &tx.prev
+		tx.prev = ConflictError{Reason: tx.lost.Reason, Table: tx.lost.Table, Key: append(tx.prev.Key[:0], tx.lost.Key...)}
+	case errors.As(err, &b):
+		if tx.s.Broken() != nil || attempt > repairTries {
+			return false, 0
+		}
+	default:
+		return false, 0
+	}
+	return true, lock.Jitter(retryMin, retryMax, attempt, db.rt.Rand())
+}
+
+// lasting makes an error the caller's to keep.
+func lasting(err error, attempts int) error {
+	if c, ok := err.(*ConflictError); ok {
+		if attempts > 1 {
+			return fmt.Errorf("after %d attempts: %w", attempts, c.clone())
+		}
+		return c.clone()
+	}
+	return err
+}
+
+func sessionError(err error) error {
+	switch {
+	case errors.Is(err, coord.ErrNested):
+		return fmt.Errorf("%w: Update or View inside Update or View; use the outer Tx", ErrNested)
+	case errors.Is(err, coord.ErrEnded):
+		return fmt.Errorf("%w: %w", ErrClosed, err)
+	case errors.Is(err, coord.ErrNoSession):
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	case errors.Is(err, coord.ErrNoNode):
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}
