@@ -48,7 +48,7 @@ func (tx *Tx) createTable(s Schema) error {
 		return err
 	}
 	shards := len(tx.db.co.Layout().Shards)
-	meta = coord.PlanTable(s.KeySize, s.ValueSize, s.Capacity, shards)
+	meta = coord.PlanTable(s.KeySize, s.ValueSize, uint64(s.Capacity), shards)
 	size := coord.TableBytes(&meta)
 	if size > tx.db.co.Layout().Header.ExtentSize {
 		return fmt.Errorf("%w: a capacity of %d takes %d bytes in each of %d shards, which have %d in all; raise NodeMemory",
@@ -99,7 +99,7 @@ func sameSchema(s Schema, m *layout.TableMeta) error {
 	}
 	add("KeySize", uint64(s.KeySize), uint64(m.KeySize))
 	add("ValueSize", uint64(s.ValueSize), uint64(m.ValueSize))
-	add("Capacity", s.Capacity, m.Capacity)
+	add("Capacity", uint64(s.Capacity), m.Capacity)
 	if diff != nil {
 		return fmt.Errorf("%w: the table exists with another schema: %s", ErrSchema, strings.Join(diff, ", "))
 	}

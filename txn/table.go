@@ -19,7 +19,7 @@ type Schema struct {
 	ValueSize int
 	// Capacity is how many records the table is sure to hold. Inserts beyond
 	// it may fail with ErrFull.
-	Capacity uint64
+	Capacity int
 }
 
 // Bounds of a Schema. A record, its log entry and the bucket around it must be
@@ -41,7 +41,7 @@ func (s Schema) Validate() error {
 	}{
 		{"KeySize", uint64(s.KeySize), 1, maxKeySize},
 		{"ValueSize", uint64(s.ValueSize), 0, maxValueSize},
-		{"Capacity", s.Capacity, 1, maxCapacity},
+		{"Capacity", uint64(s.Capacity), 1, maxCapacity},
 	} {
 		if l.v < l.lo || l.v > l.hi { // negative numbers are huge here
 			return fmt.Errorf("%w: table %q: %s is %d, right is %d to %d", ErrSchema, s.Name, l.name, int64(l.v), l.lo, l.hi)
@@ -65,7 +65,7 @@ type Table struct {
 func newTable(db *DB, name string, m layout.TableMeta) *Table {
 	g := m.Geometry()
 	return &Table{db: db, meta: m, geo: g, slot: g.SlotSize, bucket: uint64(g.BucketSize()), shards: uint64(len(m.Extents)),
-		schema: Schema{Name: name, KeySize: int(m.KeySize), ValueSize: int(m.ValueSize), Capacity: m.Capacity}}
+		schema: Schema{Name: name, KeySize: int(m.KeySize), ValueSize: int(m.ValueSize), Capacity: int(m.Capacity)}}
 }
 
 // Name returns the table's name.
