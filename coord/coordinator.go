@@ -85,7 +85,8 @@ func Join(ctx context.Context, dir Directory, dev verbs.Device, cfg Config) (_ *
 	if c.pd, err = dev.AllocPD(); err != nil {
 		return nil, fmt.Errorf("coord: %w", err)
 	}
-	size := uint64(cfg.Sessions)*chunkSize + sharedLocal + 8*l.Header.LogSlotSize
+	shared := min(sharedLocal, uint64(len(l.Nodes))*l.Header.RegionSize) // no more than there is to read
+	size := uint64(cfg.Sessions)*chunkSize + shared + 8*l.Header.LogSlotSize
 	if c.mem, err = verbs.MapMemory(size, cfg.HugePages); err != nil {
 		return nil, fmt.Errorf("coord: %w", err)
 	}

@@ -464,15 +464,20 @@ func (s *Session) redeem(ctx context.Context, k *conn) error {
 		}
 	}
 	s.owed = keep
+	done := k.done // what Free posts completes behind these, and says nothing of them
 	for i, o := range debts {
-		if o.node != k.node || o.seq <= k.done {
+		if o.node != k.node || o.seq <= done {
 			continue
 		}
 		if err := s.Free(o.addr, o.token, o.version); err != nil {
 			for _, p := range debts[i:] {
-				if p.node == k.node {
+				if p.node == k.node && p.seq > done {
+					p.seq = idSeqMask // only a redeem can tell
 					s.owed = append(s.owed, p)
 				}
+			}
+			if k.err == nil {
+				k.err = err
 			}
 			return err
 		}

@@ -33,6 +33,7 @@ const (
 // TableKind is the index of a table.
 type TableKind uint8
 
+// The kinds of tables.
 const (
 	TableHash    TableKind = 1 + iota // buckets, point access
 	TableOrdered                      // a tree per partition, scans
@@ -52,6 +53,7 @@ func (k TableKind) String() string {
 // TableState is where a table is in its life.
 type TableState uint8
 
+// The states of a table.
 const (
 	TableLive     TableState = 1 + iota
 	TableDropping            // its extents are freed once every coordinator has acknowledged

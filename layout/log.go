@@ -48,6 +48,7 @@ const (
 // LogState is the outcome of the transaction as far as the entry knows it.
 type LogState uint64
 
+// The states of a log entry.
 const (
 	LogOpen      LogState = 1 + iota // not settled: recovery judges by the cells
 	LogCommitted                     // settled by recovery

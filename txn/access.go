@@ -23,10 +23,12 @@ type access struct {
 	stage  stage
 	mode   mode
 	op     op
-	put    image // what Put and Insert write, and where Get of a locked key points
+	put    image     // what Put and Insert write
+	view   coord.Buf // the copy of the value that the user has
 
 	known   bool // looked up: present tells
 	present bool // a record was there
+	walked  bool // absent, as the whole chain behind its header's lock showed
 	asked   bool // the user's function knows what was there: it goes into the history as read
 }
 

@@ -48,6 +48,10 @@ func (tx *Tx) createTable(s Schema) error {
 		return err
 	}
 	shards := len(tx.db.co.Layout().Shards)
+	if n, slot := deleteLog(s), tx.s.LogSlotSize(); n > slot {
+		return fmt.Errorf("%w: table %q: a key of %d bytes and a value of %d could never be deleted: the undo log would take %d bytes, a log slot has %d; raise ClusterConfig.LogSlot",
+			ErrSchema, s.Name, s.KeySize, s.ValueSize, n, slot)
+	}
 	meta = coord.PlanTable(s.KeySize, s.ValueSize, uint64(s.Capacity), shards)
 	size := coord.TableBytes(&meta)
 	if size > tx.db.co.Layout().Header.ExtentSize {
@@ -77,6 +81,13 @@ func (tx *Tx) createTable(s Schema) error {
 		return err
 	}
 	return tx.Insert(tx.db.catalog, []byte(s.Name), value)
+}
+
+// deleteLog is the size of the largest log entry that a change of one record
+// makes: a delete that leaves an overflow bucket empty changes the record, the
+// headers of three buckets of its chain, and the overflow cursor.
+func deleteLog(s Schema) int {
+	return layout.LogSize(5, 5, layout.ImageSize(s.KeySize, s.ValueSize)+3*layout.BucketHeaderImage+layout.ImageSize(0, layout.OverflowCursorSize))
 }
 
 // firstTableID leaves the small ids to the engine's own tables.
@@ -214,7 +225,7 @@ func (db *DB) Tables(ctx context.Context) ([]*Table, error) {
 func (db *DB) DropTable(ctx context.Context, name string) error {
 	err := db.Update(ctx, func(tx *Tx) error {
 		m, err := tx.tableMeta(name)
-		if err != nil {
+		if err != nil || m.State == layout.TableDropping {
 			return err
 		}
 		m.State = layout.TableDropping
@@ -247,20 +258,34 @@ func (db *DB) finishDrop(ctx context.Context, name string) error {
 	if _, err := db.co.Directory().NewEpoch(ctx); err != nil {
 		return fmt.Errorf("drop table %q: %w", name, err)
 	}
-	if err := db.wipe(ctx, &meta); err != nil {
-		return fmt.Errorf("drop table %q: %w", name, err)
-	}
+	// Several may get here at once. The lock of the catalog entry lets one at a time
+	// go on, and only while the space is the table's: what is zeroed must not be
+	// another's already.
+	wiped := false
 	err = db.Update(ctx, func(tx *Tx) error {
 		m, err := tx.tableMeta(name)
 		if err != nil || m.State != layout.TableDropping || m.ID != meta.ID {
 			return err
+		}
+		if err := tx.Fetch(ForUpdate(db.catalog, []byte(name))); err != nil {
+			return err
+		}
+		if !wiped {
+			if err := tx.wipe(&m); err != nil {
+				return err
+			}
+			wiped = true
 		}
 		lists, cells, err := tx.allocators()
 		if err != nil {
 			return err
 		}
 		for _, x := range m.Extents {
-			if err := lists[x.Shard].Free(x.Off, x.Len); err != nil {
+			err := lists[x.Shard].Free(x.Off, x.Len)
+			if errors.Is(err, layout.ErrFreeListFull) {
+				return fmt.Errorf("%w: its space is freed by another DropTable of it once a table beside it was dropped: %w", ErrFull, err)
+			}
+			if err != nil {
 				return tx.doom(fmt.Errorf("%w: %w", ErrCorrupt, err))
 			}
 		}
@@ -314,29 +339,27 @@ func (db *DB) onDrain(ctx context.Context, _ uint64) error {
 
 // wipe zeroes a dropped table's extents on every replica: virgin cells for
 // whoever gets the space next.
-func (db *DB) wipe(ctx context.Context, m *layout.TableMeta) error {
-	s, err := db.co.AcquireManual(ctx)
+func (tx *Tx) wipe(m *layout.TableMeta) error {
+	chunk := min(wipeChunk, coord.TableBytes(m))
+	zero, err := tx.alloc(int(chunk))
 	if err != nil {
-		return sessionError(err)
-	}
-	defer s.Release()
-	s.Reset()
-	zero, ok := s.Alloc(wipeChunk)
-	if !ok {
-		return fmt.Errorf("%w: no local memory for %d bytes of zeros", ErrTooLarge, wipeChunk)
+		return err
 	}
 	clear(zero.B)
+	co := tx.s.Coordinator()
 	for _, x := range m.Extents {
-		for off := uint64(0); off < x.Len; off += wipeChunk {
-			n := int(min(wipeChunk, x.Len-off))
+		for off := uint64(0); off < x.Len; off += chunk {
+			n := int(min(chunk, x.Len-off))
 			a := layout.MakeAddr(x.Shard, x.Off+off)
-			for r := range db.co.Replicas(x.Shard) {
-				node, va := db.co.Replica(a, r)
-				s.Write(node, va, zero.Slice(0, n))
+			for r := range co.Replicas(x.Shard) {
+				node, va := co.Replica(a, r)
+				tx.s.Write(node, va, zero.Slice(0, n))
 			}
-			s.Ring()
-			if err := s.Wait(); err != nil {
-				return fmt.Errorf("%w: %w", ErrUnavailable, err)
+			if err := tx.exchange(); err != nil {
+				return err
+			}
+			if err := tx.ctx.Err(); err != nil {
+				return tx.doom(err)
 			}
 		}
 	}

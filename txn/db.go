@@ -51,7 +51,7 @@ func Open(ctx context.Context, o Options) (_ *DB, err error) {
 	db := &DB{opt: o, tables: make(map[uint32]*Table), lost: make(map[ID]unfinished), known: make(map[ID]Outcome)}
 	defer func() {
 		if err != nil {
-			db.teardown(ctx)
+			_ = db.teardown(ctx) // the first error is the one to tell
 		}
 	}()
 	cluster := o.Cluster

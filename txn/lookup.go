@@ -146,11 +146,14 @@ func (tx *Tx) absorbAt(a *access) (int64, error) {
 	var st layout.Status
 	if c.asked {
 		ok, wait, err := tx.took(c)
-		if !ok {
+		switch {
+		case ok:
+			if st, wait, err = tx.lockedImage(c); err != nil || !c.locked {
+				return wait, err
+			}
+		case word(c.cas.B) != uint64(tx.token):
 			return wait, err
-		}
-		if st, wait, err = tx.lockedImage(c); err != nil || !c.locked {
-			return wait, err
+		default: // held by this transaction, for the key that is there now
 		}
 	} else {
 		var wait int64
@@ -377,7 +380,7 @@ func (tx *Tx) absent(a *access, behind bool) error {
 	if !a.known {
 		tx.u.stats.Misses++
 	}
-	a.known, a.present, a.stage = true, false, stageDone
+	a.known, a.present, a.walked, a.stage = true, false, behind, stageDone
 	return nil
 }
 

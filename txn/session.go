@@ -230,9 +230,6 @@ func (tx *Tx) refuse(err error) error {
 	if tx.doomed != nil {
 		return tx.doomed
 	}
-	if tx.ctx.Err() != nil {
-		return err
-	}
 	for i := range tx.cells {
 		if c := &tx.cells[i]; c.read && !c.locked {
 			tx.reads = append(tx.reads, int32(i))

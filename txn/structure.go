@@ -34,9 +34,9 @@ func (tx *Tx) prepare() error {
 			continue // inserted and deleted again by this very transaction
 		}
 		structural = true
-		if a.head == noCell || !tx.cells[a.head].locked || a.present {
-			// Also for a delete whose bucket's header is locked already: its chain up
-			// to the record has to be known.
+		if !a.walked || a.present {
+			// Also where the bucket's header is locked already: for an insert the whole
+			// chain has to be known, for a delete that up to the record.
 			a.stage = stageHead
 			tx.work = append(tx.work, int32(i))
 		}

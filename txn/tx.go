@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -120,32 +121,22 @@ func (tx *Tx) SetLabel(label string) { tx.label = label }
 // Fetch reads keys, and locks those that say so, in one round trip when their
 // addresses are known. A key that does not exist is no error here; Get tells.
 func (tx *Tx) Fetch(refs ...Ref) error {
-	for i := range refs {
+	for i := range refs { // all are looked at before any is queued
 		r := &refs[i]
 		if r.mode != modeRead && tx.readOnly {
 			return ErrReadOnly
 		}
-		j, err := tx.access(r.table, r.key)
-		if err != nil {
-			tx.unqueue()
+		if err := tx.usable(r.table, r.key); err != nil {
 			return err
 		}
+	}
+	for i := range refs {
+		r := &refs[i]
+		j := tx.enlist(r.table, r.key)
 		tx.require(j, r.mode)
 		tx.accs[j].asked = true
 	}
 	return tx.resolve()
-}
-
-// unqueue forgets what a Fetch has queued before it met a bad reference.
-func (tx *Tx) unqueue() {
-	for _, i := range tx.work {
-		a := &tx.accs[i]
-		a.stage, a.mode = stageDone, modeRead
-		if !a.known {
-			a.cell, a.head = noCell, noCell
-		}
-	}
-	tx.work = tx.work[:0]
 }
 
 // Get returns the value of a key, or ErrNotFound. It sees what this transaction
@@ -181,24 +172,26 @@ func (tx *Tx) get(t *Table, key []byte, m mode) ([]byte, error) {
 	case a.op == opDelete, a.op == opNone && !a.present:
 		return nil, ErrNotFound
 	case a.op == opPut:
-		return layoutValue(&a.put), nil
+		return tx.show(a, layoutValue(&a.put))
 	}
-	c := &tx.cells[a.cell]
-	if !c.locked {
-		return layout.Value(c.img.B), nil
+	if c := &tx.cells[a.cell]; c.locked {
+		return tx.show(a, layout.Value(c.img.B))
 	}
-	// The image is needed for the undo log, as it is. The user gets a copy, which
-	// is also where a Put will go.
-	if a.put.buf.Nil() {
-		b, err := tx.alloc(c.slot)
+	return layout.Value(tx.cells[a.cell].img.B), nil
+}
+
+// show gives the user a copy of a value: he may change it, and keeps it until the
+// transaction ends, while the value goes into the undo log, or is put again.
+func (tx *Tx) show(a *access, value []byte) ([]byte, error) {
+	if a.view.Nil() || !bytes.Equal(a.view.B, value) {
+		b, err := tx.alloc(len(value))
 		if err != nil {
 			return nil, err
 		}
-		keyLen, valLen := layout.KeyLen(c.img.B), layout.ValueLen(c.img.B)
-		copy(b.B, c.img.B[:layout.ImageSize(keyLen, valLen)])
-		a.put = image{buf: b, keyLen: keyLen, valLen: valLen}
+		copy(b.B, value)
+		a.view = b.Slice(0, len(value))
 	}
-	return layoutValue(&a.put), nil
+	return a.view.B, nil
 }
 
 // image is a record's new image: key and value in place, not yet sealed.
@@ -229,12 +222,17 @@ func (tx *Tx) access(t *Table, key []byte) (int32, error) {
 	if err := tx.usable(t, key); err != nil {
 		return noCell, err
 	}
+	return tx.enlist(t, key), nil
+}
+
+// enlist returns the access of a key that was found usable.
+func (tx *Tx) enlist(t *Table, key []byte) int32 {
 	hash := layout.HashKey(t.meta.ID, key)
 	i := tx.find(t, hash, key)
 	if i == noCell {
 		i = tx.add(t, hash, key)
 	}
-	return i, nil
+	return i
 }
 
 // Put writes a value, whether the key exists or not. A key that was not fetched

@@ -182,6 +182,7 @@ func bruteForce(h *History) bool {
 			must |= 1 << i
 		case Unknown:
 			maybe |= 1 << i
+		case Abort: // saw what it saw, and left nothing
 		}
 	}
 	var try func(left uint, st store) bool

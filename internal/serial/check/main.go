@@ -61,6 +61,6 @@ func read(name string) (*serial.History, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	return serial.ReadJSONL(f)
 }

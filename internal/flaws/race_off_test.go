@@ -1,0 +1,5 @@
+//go:build !race
+
+package flaws_test
+
+const raceOn = false

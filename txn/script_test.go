@@ -1,0 +1,98 @@
+package txn_test
+
+import (
+	"sync/atomic"
+
+	"fjord/verbs"
+)
+
+// script decides what happens to the doorbells of coordinators. With none set
+// they go straight to the provider.
+type script struct {
+	hook atomic.Pointer[func(d *doorbell) (int, error)]
+}
+
+// set makes hook decide about every doorbell from now on; nil: none does.
+func (s *script) set(hook func(d *doorbell) (int, error)) {
+	if hook == nil {
+		s.hook.Store(nil)
+		return
+	}
+	s.hook.Store(&hook)
+}
+
+// doorbell is one PostSend.
+type doorbell struct {
+	qp   verbs.QP // the provider's
+	dest verbs.GID
+	wrs  []verbs.SendWR
+}
+
+// pass lets it through.
+func (d *doorbell) pass() (int, error) { return d.qp.PostSend(d.wrs) }
+
+// cut breaks the QP in the middle of the list: requests before done execute,
+// but only those before told do so with an answer; told is done at most. What
+// has no answer completes as flushed.
+func (d *doorbell) cut(told, done int) (int, error) {
+	for i := range d.wrs[:done] {
+		wr := d.wrs[i]
+		if i >= told {
+			wr.Flags &^= verbs.FlagSignaled
+		}
+		if n, err := d.qp.PostSend([]verbs.SendWR{wr}); err != nil {
+			return i + n, err
+		}
+	}
+	if err := d.qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
+		return told, err
+	}
+	n, err := d.qp.PostSend(d.wrs[told:])
+	return told + n, err
+}
+
+type scriptedDevice struct {
+	verbs.Device
+	s *script
+}
+
+func (d *scriptedDevice) AllocPD() (verbs.PD, error) {
+	pd, err := d.Device.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	return &scriptedPD{pd, d.s}, nil
+}
+
+type scriptedPD struct {
+	verbs.PD
+	s *script
+}
+
+func (p *scriptedPD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
+	qp, err := p.PD.CreateQP(init)
+	if err != nil {
+		return nil, err
+	}
+	return &scriptedQP{QP: qp, s: p.s}, nil
+}
+
+type scriptedQP struct {
+	verbs.QP
+	s    *script
+	dest verbs.GID
+}
+
+func (q *scriptedQP) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
+	if mask&verbs.AttrDest != 0 {
+		q.dest = a.DestGID
+	}
+	return q.QP.Modify(a, mask)
+}
+
+func (q *scriptedQP) PostSend(wrs []verbs.SendWR) (int, error) {
+	if f := q.s.hook.Load(); f != nil {
+		return (*f)(&doorbell{q.QP, q.dest, wrs})
+	}
+	return q.QP.PostSend(wrs)
+}
