@@ -140,7 +140,8 @@ type CQ interface {
 	// more after Arm: what was there before does not count.
 	Arm(p Parker)
 	// Depth is the number of completions it holds. One more is an asynchronous
-	// error: the CQ is lost, its QPs go to ERR.
+	// error: the CQ is lost, its QPs go to ERR. A CQ as deep as all queues of its
+	// QPs together never overflows.
 	Depth() int
 	// Close frees the queue; ErrBusy while a QP uses it.
 	Close() error

@@ -45,6 +45,9 @@ func MapMemory(size uint64, huge HugePages) (*Memory, error) {
 	if size == 0 || size > most {
 		return nil, fmt.Errorf("%w: memory size is %d bytes, right is 1 to %d", ErrInvalid, size, uint64(most))
 	}
+	if huge > Huge1G {
+		return nil, fmt.Errorf("%w: page size is %v, right is %v to %v", ErrInvalid, huge, HugeTransparent, Huge1G)
+	}
 	return mapMemory(size, huge)
 }
 

@@ -39,8 +39,10 @@ func mapMemory(size uint64, huge HugePages) (*Memory, error) {
 	}
 	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (size2M - 1)
 	buf := b[skip : uint64(skip)+size : uint64(skip)+size]
-	if huge != HugeNever {
-		_ = syscall.Madvise(buf, syscall.MADV_HUGEPAGE) // advice only: kernels without it serve small pages
+	advice := syscall.MADV_HUGEPAGE
+	if huge == HugeNever {
+		advice = syscall.MADV_NOHUGEPAGE
 	}
+	_ = syscall.Madvise(buf, advice) // advice only: kernels without huge pages serve small ones
 	return &Memory{buf: buf, unmap: func() error { return syscall.Munmap(b) }, Fallback: fallback}, nil
 }

@@ -204,7 +204,8 @@ type QP interface {
 	// many were accepted; with an error that is the index of the first that was
 	// not. In ERR they are accepted and complete with StatusWRFlushErr.
 	PostSend(wrs []SendWR) (posted int, err error)
-	// PostRecv does so for the receive queue; allowed from INIT on.
+	// PostRecv does so for the receive queue; allowed from INIT on. A receive gives
+	// its slot back when its completion is polled.
 	PostRecv(wrs []RecvWR) (posted int, err error)
 	// Close destroys the QP. Requests not yet polled are forgotten. It returns
 	// only when no request of the peer is executing here.
@@ -219,7 +220,7 @@ type Endpoint struct {
 }
 
 // ConnAttr are the attributes of a connection that are not found out by
-// exchange. The zero value is replaced by DefaultConnAttr.
+// exchange. Begin with DefaultConnAttr: the zero value connects nothing.
 type ConnAttr struct {
 	Access      Access
 	MTU         uint32

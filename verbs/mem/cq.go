@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"fjord/verbs"
 )
 
-// entry is a completion together with the send queue slot that polling it
-// gives back.
+// entry is a completion together with the queue slot that polling it gives
+// back.
 type entry struct {
 	wc  verbs.WC
 	qp  *qp
@@ -19,18 +18,17 @@ type entry struct {
 
 type cq struct {
 	dev *Device
-	// stalled counts QPs that wait for a receive and have a time limit.
-	stalled atomic.Int32
 
 	mu     sync.Mutex // last in the order of locks
 	ring   []entry    // a power of two
 	head   uint64     // next to poll
 	tail   uint64     // next to fill
 	depth  int
-	lost   bool
+	lost   bool // a completion found no room
+	told   bool // the loss has been handled
 	closed bool
-	armed  verbs.Parker
-	users  []*qp
+	armed  []verbs.Parker // each waiter once, so as long as there are waiters
+	users  []*qp          // a QP twice when this is its send and its receive CQ
 }
 
 // CreateCQ makes a completion queue.
@@ -58,15 +56,14 @@ func (c *cq) Depth() int { return c.depth }
 
 // Poll takes completions.
 func (c *cq) Poll(wcs []verbs.WC) int {
-	if c.stalled.Load() != 0 {
-		c.expire()
-	}
 	c.mu.Lock()
 	n := 0
 	for n < len(wcs) && c.head != c.tail {
 		e := &c.ring[c.head&uint64(len(c.ring)-1)]
 		wcs[n] = e.wc
-		if e.seq != 0 && e.seq > e.qp.sqDone {
+		if e.seq == 0 {
+			e.qp.rqDone++
+		} else if e.seq > e.qp.sqDone {
 			e.qp.sqDone = e.seq
 		}
 		e.qp = nil
@@ -80,7 +77,9 @@ func (c *cq) Poll(wcs []verbs.WC) int {
 // Arm asks for a wake-up at the next completion.
 func (c *cq) Arm(p verbs.Parker) {
 	c.mu.Lock()
-	c.armed = p
+	if !slices.Contains(c.armed, p) {
+		c.armed = append(c.armed, p)
+	}
 	c.mu.Unlock()
 }
 
@@ -97,40 +96,33 @@ func (c *cq) push(es []entry) bool {
 		c.ring[c.tail&uint64(len(c.ring)-1)] = es[i]
 		c.tail++
 	}
-	p := c.armed
-	c.armed = nil
-	c.mu.Unlock()
-	if p != nil {
+	for _, p := range c.armed {
 		p.Unpark()
 	}
+	c.armed = c.armed[:0]
+	c.mu.Unlock()
 	return ok
 }
 
 // overflow takes every QP of a lost queue to ERR.
 func (c *cq) overflow() {
 	c.mu.Lock()
+	first := !c.told
+	c.told = true
 	users := slices.Clone(c.users)
 	c.mu.Unlock()
-	told := false
+	if first {
+		c.dev.event(verbs.AsyncEvent{Type: verbs.EventCQError, CQ: c})
+	}
 	for _, q := range users {
-		if q.State() != verbs.StateErr {
-			q.fail()
-			if !told {
-				c.dev.event(verbs.AsyncEvent{Type: verbs.EventCQError, CQ: c})
-				told = true
-			}
-		}
+		q.fail()
 	}
 }
 
-// expire fails the SENDs that waited too long for a receive.
-func (c *cq) expire() {
+func (c *cq) isLost() bool {
 	c.mu.Lock()
-	users := slices.Clone(c.users)
-	c.mu.Unlock()
-	for _, q := range users {
-		q.resume(true)
-	}
+	defer c.mu.Unlock()
+	return c.lost
 }
 
 func (c *cq) attach(q *qp) error {
@@ -147,12 +139,20 @@ func (c *cq) attach(q *qp) error {
 }
 
 // detach forgets a QP and its completions.
-func (c *cq) detach(q *qp) {
+func (c *cq) detach(q *qp, posted uint64) {
+	c.forget(q, posted)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if i := slices.Index(c.users, q); i >= 0 {
 		c.users = slices.Delete(c.users, i, i+1)
 	}
+	c.mu.Unlock()
+}
+
+// forget drops the completions of a QP, and takes the slots of all receives back
+// that were ever posted to it.
+func (c *cq) forget(q *qp, posted uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	mask := uint64(len(c.ring) - 1)
 	keep := c.head
 	for i := c.head; i != c.tail; i++ {
@@ -162,18 +162,24 @@ func (c *cq) detach(q *qp) {
 		}
 	}
 	c.tail = keep
+	if c == q.recvCQ {
+		q.rqDone = posted
+	}
 }
 
 // Close frees the queue.
 func (c *cq) Close() error {
+	c.dev.mu.Lock()
+	gone := c.dev.closed
+	c.dev.mu.Unlock()
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		return nil
 	}
-	if n := len(c.users); n > 0 {
+	if len(c.users) > 0 && !gone {
 		c.mu.Unlock()
-		return fmt.Errorf("%w: %d QPs use this completion queue", verbs.ErrBusy, n)
+		return fmt.Errorf("%w: QPs use this completion queue", verbs.ErrBusy)
 	}
 	c.closed = true
 	c.mu.Unlock()

@@ -79,8 +79,7 @@ func (d *Device) Close() error {
 	}
 	d.mu.Unlock()
 	for _, q := range qps {
-		q.fail()
-		q.fence()
+		q.shut()
 	}
 	d.fabric.remove(d)
 	d.mu.Lock()
@@ -104,7 +103,7 @@ func (p *pd) Close() error {
 	if p.closed {
 		return nil
 	}
-	if p.users > 0 {
+	if p.users > 0 && !p.dev.closed {
 		return fmt.Errorf("%w: %d regions and QPs live in this protection domain", verbs.ErrBusy, p.users)
 	}
 	p.closed = true

@@ -6,5 +6,8 @@
 // What differs from hardware: a request to a peer that does not answer fails
 // with StatusRetryExcErr at once instead of after the retries' time. A SEND that
 // finds no receive posted stalls its QP, and goes on in the goroutine that posts
-// the receive; its time limit is looked at when the sender's CQ is polled.
+// the receive; when its retries are limited, a worker waits for its time to be up.
+//
+// What is the same: a connection serves one life of the two QPs, since on the wire
+// their PSNs go on. Both ends must be reset to connect again.
 package mem

@@ -8,8 +8,8 @@ import (
 	"fjord/verbs"
 )
 
-// qp is one end of a connection. Locks are taken in the order mu, rq.mu, cq.mu,
-// and never the mu of two QPs at once: what must happen at the peer happens
+// qp is one end of a connection. Locks are taken in the order moves, mu, rq.mu,
+// cq.mu, and never the mu of two QPs at once: what must happen at the peer happens
 // after the own mu is released.
 type qp struct {
 	dev    *Device
@@ -22,36 +22,45 @@ type qp struct {
 	// Read by the peer's poster without mu.
 	state  atomic.Uint32
 	access atomic.Uint32
-	conn   atomic.Pointer[conn]
-	// requester is the QP whose requests execute here.
-	requester atomic.Pointer[qp]
+	rnr    atomic.Int64         // wait told to a peer that finds no receive
+	conn   atomic.Pointer[conn] // the latest; serves in RTR and RTS
 	// waiting: requests of this QP wait for the peer to post a receive.
 	waiting atomic.Bool
 
+	// moves is held by Modify and Close until no request of the peer executes any
+	// more: so a connection takes the place of another only when that is quiet.
+	moves sync.Mutex
+
 	mu        sync.Mutex // held while posting: also the in-flight flag that fence waits for
 	attr      verbs.QPAttr
+	closed    bool // refuses everything: destroyed, or its device is closed
 	destroyed bool
-	peer      *qp   // resolved lazily
-	peerConn  *conn // peer's connection when it was found to be with this QP
+	peer      *qp   // found at the first request
+	peerConn  *conn // the peer's connection to this QP
 	posted    uint64
 	freed     uint64
 	stage     []entry
 	segs      []segment
-	stalled   []deferred // requests behind a SEND that found no receive
-	deadline  int64      // when the first of them fails; 0: never
+	inline    []byte       // payload of the inline request being executed
+	stalled   []deferred   // requests behind a SEND that found no receive
+	deadline  int64        // when the first of them fails; 0: never
+	timer     verbs.Parker // of the worker that waits for the deadline
+	timing    bool         // there is such a worker
 
-	sqDone uint64 // guarded by sendCQ.mu
+	sqDone uint64 // send slots given back; guarded by sendCQ.mu
+	rqDone uint64 // receive slots given back; guarded by recvCQ.mu
 
 	rq recvQueue
 }
 
 // conn is the responder's half of a connection, fixed from RTR on.
 type conn struct {
-	gid  verbs.GID
-	qpn  uint32
-	psn  uint32
-	rnr  int64 // wait told to a peer that finds no receive
-	dead bool
+	gid verbs.GID
+	qpn uint32
+	psn uint32
+	// requester is the QP whose requests execute here. It is set once: the PSNs of
+	// a connection fit one life of the QP at its other end.
+	requester atomic.Pointer[qp]
 }
 
 // CreateQP makes a QP in RESET.
@@ -83,13 +92,13 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 		return nil, fmt.Errorf("%w: %d queue pairs", verbs.ErrLimit, maxQP)
 	}
 	q := &qp{dev: d, pd: p, init: init, sendCQ: scq, recvCQ: rcq,
-		stage: make([]entry, 0, min(init.MaxSendWR, 64)), segs: make([]segment, 0, init.MaxSendSGE)}
+		stage: make([]entry, 0, min(init.MaxSendWR, 64)), segs: make([]segment, 0, max(init.MaxSendSGE, 1)), inline: make([]byte, 0, init.MaxInline)}
 	q.rq.init(init.MaxRecvWR, init.MaxRecvSGE)
 	if err := scq.attach(q); err != nil {
 		return nil, err
 	}
 	if err := rcq.attach(q); err != nil {
-		scq.detach(q)
+		scq.detach(q, 0)
 		return nil, err
 	}
 	for q.num == 0 || q.num == 1 || d.qps[q.num] != nil { // 0 and 1 are the management QPs
@@ -114,8 +123,10 @@ func (q *qp) Query() verbs.QPAttr {
 
 // Modify moves the QP.
 func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
+	q.moves.Lock()
+	defer q.moves.Unlock()
 	q.mu.Lock()
-	if q.destroyed {
+	if q.closed {
 		q.mu.Unlock()
 		return verbs.ErrClosed
 	}
@@ -131,6 +142,7 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	case verbs.StateReset:
 		q.reset()
 		q.mu.Unlock()
+		q.wake()
 		q.fence()
 		return nil
 	case verbs.StateErr:
@@ -147,9 +159,9 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	}
 	q.assign(&a, mask)
 	if next == verbs.StateRTR {
-		q.conn.Store(&conn{gid: q.attr.DestGID, qpn: q.attr.DestQPN, psn: q.attr.RQPSN, rnr: verbs.RNRTimer(q.attr.MinRNRTimer)})
+		q.conn.Store(&conn{gid: q.attr.DestGID, qpn: q.attr.DestQPN, psn: q.attr.RQPSN})
 	}
-	q.state.Store(uint32(next))
+	q.state.Store(uint32(next)) // after conn, see target
 	q.mu.Unlock()
 	return nil
 }
@@ -184,7 +196,7 @@ func (q *qp) assign(a *verbs.QPAttr, mask verbs.AttrMask) {
 	set(verbs.AttrDestQPN, func() { t.DestQPN = a.DestQPN })
 	set(verbs.AttrRQPSN, func() { t.RQPSN = a.RQPSN })
 	set(verbs.AttrMaxDestRdAtomic, func() { t.MaxDestRdAtomic = a.MaxDestRdAtomic })
-	set(verbs.AttrMinRNRTimer, func() { t.MinRNRTimer = a.MinRNRTimer })
+	set(verbs.AttrMinRNRTimer, func() { t.MinRNRTimer = a.MinRNRTimer; q.rnr.Store(verbs.RNRTimer(a.MinRNRTimer)) })
 	set(verbs.AttrSQPSN, func() { t.SQPSN = a.SQPSN })
 	set(verbs.AttrTimeout, func() { t.Timeout = a.Timeout })
 	set(verbs.AttrRetryCnt, func() { t.RetryCnt = a.RetryCnt })
@@ -192,19 +204,16 @@ func (q *qp) assign(a *verbs.QPAttr, mask verbs.AttrMask) {
 	set(verbs.AttrMaxRdAtomic, func() { t.MaxRdAtomic = a.MaxRdAtomic })
 }
 
-// reset empties the QP without completions. Under mu.
+// reset empties the QP without completions. Under mu; the caller wakes the peer
+// and fences.
 func (q *qp) reset() {
 	q.state.Store(uint32(verbs.StateReset))
-	q.conn.Store(nil)
 	q.unstall()
 	q.stalled = q.stalled[:0]
-	q.rq.clear()
-	q.sendCQ.detach(q)
-	q.recvCQ.detach(q)
-	_ = q.sendCQ.attach(q) // were attached a moment ago; a lost CQ shows at the next push
-	_ = q.recvCQ.attach(q)
+	recvs := q.rq.clear()
+	q.sendCQ.forget(q, recvs)
+	q.recvCQ.forget(q, recvs)
 	q.attr, q.peer, q.peerConn = verbs.QPAttr{}, nil, nil
-	q.access.Store(0)
 	q.freed = q.posted
 }
 
@@ -226,7 +235,7 @@ func (q *qp) enterErr() (lost [2]*cq) {
 	if len(flush) > 0 && !q.sendCQ.push(flush) {
 		lost[0] = q.sendCQ
 	}
-	if recvs := q.rq.flush(q); len(recvs) > 0 && !q.recvCQ.push(recvs) {
+	if !q.rq.flush(q) {
 		lost[1] = q.recvCQ
 	}
 	return lost
@@ -244,26 +253,49 @@ func (q *qp) fail() {
 	q.settle(lost)
 }
 
-// settle does, without locks, what a lost CQ asks for.
+// settle does after a move to ERR, without locks, what others must know: a CQ
+// that was lost takes its QPs to ERR, a peer that waits for a receive gives up.
 func (q *qp) settle(lost [2]*cq) {
 	for _, c := range lost {
 		if c != nil {
 			c.overflow()
 		}
 	}
+	q.wake()
+}
+
+// requester returns the QP whose requests may execute here.
+func (q *qp) requester() *qp {
+	if c := q.conn.Load(); c != nil {
+		return c.requester.Load()
+	}
+	return nil
 }
 
 // fence returns when no request of the peer is executing here: the state was
 // changed before, and the peer looks at it after taking its mu.
 func (q *qp) fence() {
-	if r := q.requester.Load(); r != nil && r != q {
+	if r := q.requester(); r != nil && r != q {
 		r.mu.Lock()
 		r.mu.Unlock() //nolint:staticcheck // an empty section waits for the one that is posting
 	}
 }
 
+// shut refuses everything from now on, as the device is closed.
+func (q *qp) shut() {
+	q.fail()
+	q.mu.Lock()
+	q.closed = true
+	q.state.Store(uint32(verbs.StateErr))
+	q.mu.Unlock()
+	q.wake()
+	q.fence()
+}
+
 // Close destroys the QP.
 func (q *qp) Close() error {
+	q.moves.Lock()
+	defer q.moves.Unlock()
 	q.mu.Lock()
 	if q.destroyed {
 		q.mu.Unlock()
@@ -271,11 +303,13 @@ func (q *qp) Close() error {
 	}
 	q.reset()
 	q.state.Store(uint32(verbs.StateErr))
-	q.destroyed = true
+	q.closed, q.destroyed = true, true
+	posted := q.rq.clear()
 	q.mu.Unlock()
+	q.wake()
 	q.fence()
-	q.sendCQ.detach(q)
-	q.recvCQ.detach(q)
+	q.sendCQ.detach(q, posted)
+	q.recvCQ.detach(q, posted)
 	q.dev.mu.Lock()
 	delete(q.dev.qps, q.num)
 	q.pd.users--

@@ -13,8 +13,9 @@ type recvQueue struct {
 	wrs  []recv
 	sges []verbs.SGE // maxSGE for each slot
 	sge  int
-	head uint64
-	tail uint64
+	head uint64 // next to be consumed
+	tail uint64 // next to be posted
+	free uint64 // receives below have been polled: their slots are free
 }
 
 type recv struct {
@@ -35,66 +36,79 @@ func (r *recvQueue) sgl(i uint64) []verbs.SGE {
 
 func (r *recvQueue) id(i uint64) uint64 { return r.wrs[i%uint64(len(r.wrs))].id }
 
-func (r *recvQueue) clear() {
-	r.mu.Lock()
-	r.head = r.tail
-	r.mu.Unlock()
-}
-
-// flush empties the queue into flush completions.
-func (r *recvQueue) flush(q *qp) []entry {
+// clear drops the posted receives and returns how many there ever were.
+func (r *recvQueue) clear() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var es []entry
+	r.head, r.free = r.tail, r.tail
+	return r.tail
+}
+
+// flush empties the queue of q into flush completions. It reports whether the
+// CQ had room. Completions are pushed under mu, so that they come in the order of
+// posting.
+func (r *recvQueue) flush(q *qp) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.head == r.tail {
+		return true
+	}
+	es := make([]entry, 0, r.tail-r.head)
 	for ; r.head != r.tail; r.head++ {
 		es = append(es, entry{qp: q, wc: verbs.WC{ID: r.id(r.head), QPN: q.num,
 			Status: verbs.StatusWRFlushErr, Opcode: verbs.WCRecv}})
 	}
-	return es
+	return q.recvCQ.push(es)
 }
 
 // PostRecv posts receives, and lets a sender that waits for one go on.
 func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, error) {
 	q.mu.Lock()
-	if q.destroyed {
+	if q.closed {
 		q.mu.Unlock()
 		return 0, verbs.ErrClosed
 	}
-	switch st := q.State(); st {
-	case verbs.StateReset:
+	st := q.State()
+	if st == verbs.StateReset {
 		q.mu.Unlock()
 		return 0, fmt.Errorf("%w: PostRecv in %v, right is INIT, RTR or RTS", verbs.ErrState, st)
-	case verbs.StateErr:
-		es := make([]entry, 0, len(wrs))
-		for i := range wrs {
-			es = append(es, entry{qp: q, wc: verbs.WC{ID: wrs[i].ID, QPN: q.num,
-				Status: verbs.StatusWRFlushErr, Opcode: verbs.WCRecv}})
-		}
-		ok := q.recvCQ.push(es)
-		q.mu.Unlock()
-		if !ok {
-			q.recvCQ.overflow()
-		}
-		return len(wrs), nil
-	case verbs.StateInit, verbs.StateRTR, verbs.StateRTS:
 	}
-	n, err := q.rq.add(wrs)
+	n, err := q.rq.add(q, wrs)
+	room := true
+	if st == verbs.StateErr {
+		room = q.rq.flush(q)
+	}
 	q.mu.Unlock()
-	if r := q.requester.Load(); n > 0 && r != nil && r.waiting.Load() {
-		r.resume(false)
+	if !room {
+		q.recvCQ.overflow()
+	}
+	if n > 0 {
+		q.wake()
 	}
 	return n, err
 }
 
-func (r *recvQueue) add(wrs []verbs.RecvWR) (int, error) {
+// wake lets the peer go on, when it waits for a receive.
+func (q *qp) wake() {
+	if r := q.requester(); r != nil && r.waiting.Load() {
+		r.resume()
+	}
+}
+
+func (r *recvQueue) add(q *qp, wrs []verbs.RecvWR) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range wrs {
 		if len(wrs[i].SGL) > r.sge {
 			return i, fmt.Errorf("%w: receive %d has %d pieces, the QP allows %d", verbs.ErrInvalid, i, len(wrs[i].SGL), r.sge)
 		}
-		if r.tail-r.head == uint64(len(r.wrs)) {
-			return i, fmt.Errorf("%w: receive queue of %d", verbs.ErrQueueFull, len(r.wrs))
+		if r.tail-r.free >= uint64(len(r.wrs)) {
+			q.recvCQ.mu.Lock()
+			r.free = q.rqDone
+			q.recvCQ.mu.Unlock()
+			if r.tail-r.free >= uint64(len(r.wrs)) {
+				return i, fmt.Errorf("%w: receive queue of %d; poll a receive's completion first", verbs.ErrQueueFull, len(r.wrs))
+			}
 		}
 		slot := int(r.tail % uint64(len(r.wrs)))
 		r.wrs[slot] = recv{id: wrs[i].ID, nsge: len(wrs[i].SGL)}

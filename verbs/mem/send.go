@@ -10,12 +10,6 @@ import (
 	"fjord/verbs"
 )
 
-// segment is a piece of local memory whose protection has been checked.
-type segment struct {
-	p unsafe.Pointer
-	n int
-}
-
 // deferred is a request that waits behind a SEND without a receive.
 type deferred struct {
 	wr     verbs.SendWR // SGL points to a copy
@@ -30,10 +24,10 @@ const rnr = verbs.Status(0xff)
 // PostSend executes requests, in order, in the calling goroutine.
 func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	q.mu.Lock()
-	if st := q.State(); st != verbs.StateRTS && (st != verbs.StateErr || q.destroyed) {
-		destroyed := q.destroyed
+	if st := q.State(); q.closed || st != verbs.StateRTS && st != verbs.StateErr {
+		closed := q.closed
 		q.mu.Unlock()
-		if destroyed {
+		if closed {
 			return 0, verbs.ErrClosed
 		}
 		return 0, fmt.Errorf("%w: PostSend in %v, right is RTS", verbs.ErrState, st)
@@ -41,14 +35,14 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	q.stage = q.stage[:0]
 	var (
 		peer   *qp
-		failed bool
-		broken bool // at the responder too
+		at     *conn // the connection on which peer serves
+		failed = verbs.StatusSuccess
 		err    error
 		n      int
 		lost   [2]*cq
 	)
-	if q.State() == verbs.StateRTS {
-		peer = q.target()
+	if q.State() == verbs.StateRTS && len(wrs) > 0 {
+		peer, at = q.target()
 	}
 	for n = range wrs {
 		wr := &wrs[n]
@@ -69,6 +63,9 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 			continue
 		}
 		st := q.execute(wr, peer, nil)
+		if st == rnr && q.attr.RNRRetry == 0 {
+			st = verbs.StatusRNRRetryExcErr
+		}
 		switch {
 		case st == verbs.StatusSuccess:
 			if wr.Flags&verbs.FlagSignaled != 0 || q.init.SignalAll {
@@ -80,7 +77,7 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 		default:
 			q.complete(wr, q.posted, st)
 			lost = q.enterErr()
-			failed, broken = true, atResponder(st)
+			failed = st
 		}
 	}
 	if err == nil {
@@ -91,21 +88,33 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	if !pushed {
 		q.sendCQ.overflow()
 	}
-	if failed {
+	if failed != verbs.StatusSuccess {
 		q.settle(lost)
-		q.broke(peer, broken)
+		q.broke(peer, at, failed)
 	}
 	return n, err
 }
 
-// broke is called, without locks, after a failed request took the QP to ERR;
-// what the responder has refused takes its QP there too.
-func (q *qp) broke(p *qp, atResponder bool) {
+// broke is called, without locks, after a request that ended with st took the QP
+// to ERR. What the responder p has refused takes its QP there too, unless that has
+// gone over to another connection meanwhile.
+func (q *qp) broke(p *qp, at *conn, st verbs.Status) {
 	q.dev.event(verbs.AsyncEvent{Type: verbs.EventQPFatal, QPN: q.num})
-	if atResponder && p.State() != verbs.StateErr {
-		p.fail()
-		p.dev.event(verbs.AsyncEvent{Type: verbs.EventQPAccess, QPN: p.num})
+	if !atResponder(st) {
+		return
 	}
+	if p.recvCQ.isLost() {
+		p.recvCQ.overflow()
+	}
+	p.mu.Lock()
+	if p.conn.Load() != at || !receiving(p) {
+		p.mu.Unlock()
+		return
+	}
+	lost := p.enterErr()
+	p.mu.Unlock()
+	p.settle(lost)
+	p.dev.event(verbs.AsyncEvent{Type: verbs.EventQPAccess, QPN: p.num})
 }
 
 // atResponder tells of a failed request whether the responder has refused it.
@@ -169,26 +178,28 @@ func (q *qp) complete(wr *verbs.SendWR, seq uint64, st verbs.Status) {
 }
 
 // target returns the peer if it would answer: connected to this QP, with the
-// PSN that this side begins with, in RTR or RTS.
-func (q *qp) target() *qp {
-	if p := q.peer; p != nil && p.conn.Load() == q.peerConn && receiving(p) {
-		return p
+// PSN that this side begins with, in RTR or RTS. The connection that is found
+// first is the only one for this life of the QP, since its PSNs go on from there.
+func (q *qp) target() (*qp, *conn) {
+	if q.peerConn == nil {
+		p := q.dev.fabric.lookup(q.attr.DestGID, q.attr.DestQPN)
+		if p == nil || !receiving(p) {
+			return nil, nil
+		}
+		c := p.conn.Load()
+		if c == nil || c.gid != q.dev.attr.GID || c.qpn != q.num || c.psn != q.attr.SQPSN ||
+			!c.requester.CompareAndSwap(nil, q) {
+			return nil, nil
+		}
+		q.peer, q.peerConn = p, c
 	}
-	q.peer, q.peerConn = nil, nil
-	p := q.dev.fabric.lookup(q.attr.DestGID, q.attr.DestQPN)
-	if p == nil {
-		return nil
+	// The requester is known before the state is read: fence stores and loads in
+	// the other order. And the state is read before the connection: a new
+	// connection is stored before the state in which it serves.
+	if receiving(q.peer) && q.peer.conn.Load() == q.peerConn {
+		return q.peer, q.peerConn
 	}
-	c := p.conn.Load()
-	if c == nil || c.gid != q.dev.attr.GID || c.qpn != q.num || c.psn != q.attr.SQPSN {
-		return nil
-	}
-	p.requester.Store(q) // before the state is read: fence stores and loads in the other order
-	if !receiving(p) {
-		return nil
-	}
-	q.peer, q.peerConn = p, c
-	return p
+	return nil, nil
 }
 
 func receiving(p *qp) bool {
@@ -196,9 +207,9 @@ func receiving(p *qp) bool {
 	return st == verbs.StateRTR || st == verbs.StateRTS
 }
 
-// execute runs one request against the peer's memory. inline, when not nil, is
-// its payload.
-func (q *qp) execute(wr *verbs.SendWR, p *qp, inline []byte) verbs.Status {
+// execute runs one request against the peer's memory. taken, when not nil, is an
+// inline payload that was taken when the request was postponed.
+func (q *qp) execute(wr *verbs.SendWR, p *qp, taken []byte) verbs.Status {
 	switch wr.Opcode {
 	case verbs.OpCAS, verbs.OpFAA:
 		return q.atomic(wr, p)
@@ -217,11 +228,16 @@ func (q *qp) execute(wr *verbs.SendWR, p *qp, inline []byte) verbs.Status {
 		}
 		return q.read(wr, p)
 	case verbs.OpWrite:
-		if len(wr.SGL) == 1 && inline == nil {
+		if len(wr.SGL) == 1 && taken == nil {
 			s := &wr.SGL[0]
-			src, st := q.local(s, false)
-			if st != verbs.StatusSuccess {
-				return st
+			var src unsafe.Pointer
+			if wr.Flags&verbs.FlagInline == 0 {
+				var st verbs.Status
+				if src, st = q.local(s, false); st != verbs.StatusSuccess {
+					return st
+				}
+			} else if s.Length > 0 {
+				src = unsafe.Pointer(raw(s))
 			}
 			dst, st := q.remote(wr, p, uint64(s.Length), verbs.AccessRemoteWrite)
 			if st == verbs.StatusSuccess {
@@ -229,9 +245,9 @@ func (q *qp) execute(wr *verbs.SendWR, p *qp, inline []byte) verbs.Status {
 			}
 			return st
 		}
-		return q.write(wr, p, inline)
+		return q.write(wr, p, taken)
 	case verbs.OpWriteImm, verbs.OpSend, verbs.OpSendImm:
-		return q.deliver(wr, p, inline)
+		return q.deliver(wr, p, taken)
 	case verbs.OpInvalid:
 	}
 	return verbs.StatusLocQPOpErr // check has refused these
@@ -255,6 +271,10 @@ func (q *qp) local(s *verbs.SGE, write bool) (unsafe.Pointer, verbs.Status) {
 	}
 	return p, verbs.StatusSuccess
 }
+
+// raw is a piece of an inline payload: any memory of the caller, whose key is not
+// looked at. (Written so that checkptr, which is on with -race, lets it pass.)
+func raw(s *verbs.SGE) *byte { return *(**byte)(unsafe.Pointer(&s.Addr)) }
 
 // remote checks the range that a request names at the peer. As on the wire, a
 // request for no bytes has no key to check.
@@ -313,27 +333,47 @@ func (q *qp) atomic(wr *verbs.SendWR, p *qp) verbs.Status {
 	return verbs.StatusSuccess
 }
 
-// gather checks the pieces of a request and lists them.
-func (q *qp) gather(sgl []verbs.SGE, inline []byte, write bool) ([]segment, uint64, verbs.Status) {
+// gather checks the pieces of a request and lists those that are not empty.
+// taken, when not nil, is a payload that was taken before.
+func (q *qp) gather(wr *verbs.SendWR, taken []byte, write bool) ([]segment, uint64, verbs.Status) {
 	segs, total := q.segs[:0], uint64(0)
-	if inline != nil {
-		return append(segs, segment{unsafe.Pointer(unsafe.SliceData(inline)), len(inline)}), uint64(len(inline)), verbs.StatusSuccess
+	if wr.Flags&verbs.FlagInline != 0 {
+		if taken == nil {
+			q.inline = inline(q.inline[:0], wr.SGL)
+			taken = q.inline
+		}
+		if len(taken) == 0 {
+			return nil, 0, verbs.StatusSuccess
+		}
+		return append(segs, segment{unsafe.Pointer(unsafe.SliceData(taken)), len(taken)}), uint64(len(taken)), verbs.StatusSuccess
 	}
-	for i := range sgl {
-		p, st := q.local(&sgl[i], write)
+	for i := range wr.SGL {
+		s := &wr.SGL[i]
+		if s.Length == 0 {
+			continue // names no memory
+		}
+		p, st := q.local(s, write)
 		if st != verbs.StatusSuccess {
 			return nil, 0, st
 		}
-		if sgl[i].Length > 0 {
-			segs = append(segs, segment{p, int(sgl[i].Length)})
-			total += uint64(sgl[i].Length)
-		}
+		segs = append(segs, segment{p, int(s.Length)})
+		total += uint64(s.Length)
 	}
 	return segs, total, verbs.StatusSuccess
 }
 
+// inline appends the bytes of an inline payload.
+func inline(to []byte, sgl []verbs.SGE) []byte {
+	for i := range sgl {
+		if n := sgl[i].Length; n > 0 {
+			to = append(to, unsafe.Slice(raw(&sgl[i]), n)...)
+		}
+	}
+	return to
+}
+
 func (q *qp) read(wr *verbs.SendWR, p *qp) verbs.Status {
-	segs, n, st := q.gather(wr.SGL, nil, true)
+	segs, n, st := q.gather(wr, nil, true)
 	if st != verbs.StatusSuccess {
 		return st
 	}
@@ -341,15 +381,12 @@ func (q *qp) read(wr *verbs.SendWR, p *qp) verbs.Status {
 	if st != verbs.StatusSuccess {
 		return st
 	}
-	for _, s := range segs {
-		words.Load(s.p, src, s.n)
-		src = unsafe.Add(src, s.n)
-	}
+	scatter(segs, src)
 	return verbs.StatusSuccess
 }
 
-func (q *qp) write(wr *verbs.SendWR, p *qp, inline []byte) verbs.Status {
-	segs, n, st := q.gather(wr.SGL, inline, false)
+func (q *qp) write(wr *verbs.SendWR, p *qp, taken []byte) verbs.Status {
+	segs, n, st := q.gather(wr, taken, false)
 	if st != verbs.StatusSuccess {
 		return st
 	}
@@ -357,16 +394,13 @@ func (q *qp) write(wr *verbs.SendWR, p *qp, inline []byte) verbs.Status {
 	if st != verbs.StatusSuccess {
 		return st
 	}
-	for _, s := range segs {
-		words.Store(dst, s.p, s.n)
-		dst = unsafe.Add(dst, s.n)
-	}
+	collect(dst, segs)
 	return verbs.StatusSuccess
 }
 
 // deliver runs the requests that consume a receive at the peer.
-func (q *qp) deliver(wr *verbs.SendWR, p *qp, inline []byte) verbs.Status {
-	segs, n, st := q.gather(wr.SGL, inline, false)
+func (q *qp) deliver(wr *verbs.SendWR, p *qp, taken []byte) verbs.Status {
+	segs, n, st := q.gather(wr, taken, false)
 	if st != verbs.StatusSuccess {
 		return st
 	}
@@ -384,18 +418,19 @@ func (q *qp) deliver(wr *verbs.SendWR, p *qp, inline []byte) verbs.Status {
 	}
 	p.rq.mu.Lock()
 	if p.rq.head == p.rq.tail {
-		q.waiting.Store(true) // under rq.mu: who posts a receive next will see it
+		q.waiting.Store(true) // who posts a receive next, or takes p out of service, will see it
 		p.rq.mu.Unlock()
+		if !receiving(p) {
+			q.waiting.Store(false)
+			return verbs.StatusRetryExcErr
+		}
 		return rnr
 	}
 	slot := p.rq.head
 	e := entry{qp: p, wc: verbs.WC{ID: p.rq.id(slot), QPN: p.num, ByteLen: uint32(n), Opcode: verbs.WCRecv}}
 	status := verbs.StatusSuccess
 	if wr.Opcode == verbs.OpWriteImm {
-		for _, s := range segs {
-			words.Store(dst, s.p, s.n)
-			dst = unsafe.Add(dst, s.n)
-		}
+		collect(dst, segs)
 		e.wc.Opcode = verbs.WCRecvWithImm
 	} else {
 		e.wc.Status, status = p.receive(p.rq.sgl(slot), segs, n)
@@ -404,8 +439,9 @@ func (q *qp) deliver(wr *verbs.SendWR, p *qp, inline []byte) verbs.Status {
 		e.wc.Imm, e.wc.Flags = wr.Imm, verbs.WCWithImm
 	}
 	p.rq.head++
+	ok := p.recvCQ.push([]entry{e})
 	p.rq.mu.Unlock()
-	if !p.recvCQ.push([]entry{e}) {
+	if !ok {
 		return verbs.StatusRemOpErr
 	}
 	return status
@@ -434,26 +470,45 @@ func (p *qp) receive(sgl []verbs.SGE, segs []segment, n uint64) (here, there ver
 		for room > 0 {
 			part := min(room, segs[0].n)
 			words.Store(dst, segs[0].p, part)
-			dst, segs[0].p = unsafe.Add(dst, part), unsafe.Add(segs[0].p, part)
-			room, segs[0].n = room-part, segs[0].n-part
-			if segs[0].n == 0 {
-				segs = segs[1:]
-			}
+			dst, room, segs = unsafe.Add(dst, part), room-part, cut(segs, part)
 		}
 	}
 	return verbs.StatusSuccess, verbs.StatusSuccess
 }
 
-// stall notes that the peer p has no receive for this QP's next SEND.
+// stall notes that the peer p has no receive for this QP's next SEND, and sees
+// to it that the SEND fails when its retries are used up. Under mu.
 func (q *qp) stall(p *qp) {
-	q.deadline = 0
-	if q.attr.RNRRetry < 7 {
-		wait := int64(0)
-		if c := p.conn.Load(); c != nil {
-			wait = c.rnr
+	if q.attr.RNRRetry == 7 {
+		return
+	}
+	rt := q.dev.rt
+	q.deadline = rt.Now() + p.rnr.Load()*int64(q.attr.RNRRetry)
+	if !q.timing {
+		q.timing = true
+		if q.timer == nil {
+			q.timer = rt.NewParker()
 		}
-		q.deadline = q.dev.rt.Now() + wait*int64(q.attr.RNRRetry)
-		q.sendCQ.stalled.Add(1)
+		rt.Go(q.expire)
+	}
+}
+
+// expire is a worker that ends the stall of a QP at its deadline. There is at
+// most one for a QP, as long as there is a deadline.
+func (q *qp) expire() {
+	for {
+		q.mu.Lock()
+		end := q.deadline
+		q.timing = end != 0
+		q.mu.Unlock()
+		switch {
+		case end == 0:
+			return
+		case q.dev.rt.Now() < end:
+			q.timer.Park(end)
+		default:
+			q.resume()
+		}
 	}
 }
 
@@ -465,8 +520,8 @@ func (q *qp) unstall() {
 
 func (q *qp) clearDeadline() {
 	if q.deadline != 0 {
-		q.sendCQ.stalled.Add(-1)
 		q.deadline = 0
+		q.timer.Unpark()
 	}
 }
 
@@ -475,30 +530,22 @@ func (q *qp) postpone(wr *verbs.SendWR) {
 	d := deferred{wr: *wr, seq: q.posted}
 	d.wr.SGL = slices.Clone(wr.SGL)
 	if wr.Flags&verbs.FlagInline != 0 {
-		d.inline = make([]byte, 0, length(wr.SGL))
-		for i := range wr.SGL {
-			if p, st := q.local(&wr.SGL[i], false); st == verbs.StatusSuccess {
-				d.inline = append(d.inline, unsafe.Slice((*byte)(p), wr.SGL[i].Length)...)
-			}
-		}
+		d.inline = inline(make([]byte, 0, length(wr.SGL)), wr.SGL)
 	}
 	q.stalled = append(q.stalled, d)
 }
 
-// resume goes on with postponed requests. onlyExpired: called from Poll, to
-// fail what has waited too long.
-func (q *qp) resume(onlyExpired bool) {
+// resume goes on with postponed requests: the peer has posted a receive or is
+// gone, or the deadline has come.
+func (q *qp) resume() {
 	q.mu.Lock()
 	if len(q.stalled) == 0 || q.State() != verbs.StateRTS {
 		q.mu.Unlock()
 		return
 	}
 	expired := q.deadline != 0 && q.dev.rt.Now() >= q.deadline
-	if onlyExpired && !expired {
-		q.mu.Unlock()
-		return
-	}
-	peer, failed, broken := q.target(), false, false
+	failed := verbs.StatusSuccess
+	peer, at := q.target()
 	q.stage = q.stage[:0]
 	var lost [2]*cq
 	done := 0
@@ -524,7 +571,7 @@ func (q *qp) resume(onlyExpired bool) {
 			continue
 		}
 		q.complete(&d.wr, d.seq, st)
-		failed, broken = true, atResponder(st)
+		failed = st
 		break
 	}
 	q.stalled = slices.Delete(q.stalled, 0, done)
@@ -532,15 +579,15 @@ func (q *qp) resume(onlyExpired bool) {
 		q.unstall()
 	}
 	pushed := len(q.stage) == 0 || q.sendCQ.push(q.stage)
-	if failed {
+	if failed != verbs.StatusSuccess {
 		lost = q.enterErr()
 	}
 	q.mu.Unlock()
 	if !pushed {
 		q.sendCQ.overflow()
 	}
-	if failed {
+	if failed != verbs.StatusSuccess {
 		q.settle(lost)
-		q.broke(peer, broken)
+		q.broke(peer, at, failed)
 	}
 }
