@@ -31,6 +31,9 @@ func loadUneven(dst, src unsafe.Pointer, n int) {
 		part := min(8-skip, n)
 		w := atomic.LoadUint64((*uint64)(unsafe.Add(src, -skip)))
 		copy(unsafe.Slice((*byte)(dst), part), (*[8]byte)(unsafe.Pointer(&w))[skip:skip+part])
+		if part == n {
+			return // checkptr minds a pointer to behind the last byte
+		}
 		dst, src, n = unsafe.Add(dst, part), unsafe.Add(src, part), n-part
 	}
 }
@@ -54,6 +57,15 @@ func storeUneven(dst, src unsafe.Pointer, n int) {
 				break
 			}
 		}
+		if part == n {
+			return // checkptr minds a pointer to behind the last byte
+		}
 		dst, src, n = unsafe.Add(dst, part), unsafe.Add(src, part), n-part
 	}
 }
+
+// LoadWords is Load for aligned addresses, n words long.
+func LoadWords(dst, src unsafe.Pointer, n int) { loadWords(dst, src, n) }
+
+// StoreWords is Store for aligned addresses, n words long.
+func StoreWords(dst, src unsafe.Pointer, n int) { storeWords(dst, src, n) }

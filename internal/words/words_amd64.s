@@ -38,3 +38,10 @@ loop1:
 
 done:
 	RET
+
+// func Release(p *uint64, v uint64)
+TEXT ·Release(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), DI
+	MOVQ v+8(FP), AX
+	MOVQ AX, 0(DI)
+	RET
