@@ -2,31 +2,40 @@ package coord
 
 import "unsafe"
 
-// Buf is a piece of a session's registered memory, valid until Session.Reset.
+// Buf is a piece of a session's registered memory, valid until Session.Reset. It
+// is two words, since transactions carry many of them.
 type Buf struct {
-	B    []byte
-	Addr uint64
+	p unsafe.Pointer
+	n int
 }
 
-// Slice returns a part of the buffer.
-func (b Buf) Slice(from, to int) Buf { return Buf{b.B[from:to:to], b.Addr + uint64(from)} }
+// B returns the memory.
+func (b Buf) B() []byte { return unsafe.Slice((*byte)(b.p), b.n) }
+
+// Addr returns the registered address: that of the memory itself (verbs.MR).
+func (b Buf) Addr() uint64 { return uint64(uintptr(b.p)) }
+
+// Len returns the length in bytes.
+func (b Buf) Len() int { return b.n }
 
 // Nil tells that there is no buffer.
-func (b Buf) Nil() bool { return b.Addr == 0 }
+func (b Buf) Nil() bool { return b.p == nil }
 
-// addr returns the registered address of a slice of the local memory.
-func (c *chunks) addr(b []byte) uint64 {
-	return c.base + uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))-uintptr(unsafe.Pointer(unsafe.SliceData(c.mem))))
+// Slice returns a part of the buffer.
+func (b Buf) Slice(from, to int) Buf {
+	if uint(from) > uint(to) || uint(to) > uint(b.n) {
+		panic("coord: part of a buffer lies outside of it")
+	}
+	return Buf{unsafe.Add(b.p, from), to - from}
 }
 
 // arena hands out buffers one after another and takes them all back at once.
 type arena struct {
 	local *chunks
 	own   []byte // the first chunk, kept
-	cur   []byte
-	addr  uint64
-	off   int
 	more  [][]byte
+	next  unsafe.Pointer // of the chunk in use
+	left  int            // bytes in it
 }
 
 func (a *arena) init(local *chunks) bool {
@@ -34,19 +43,22 @@ func (a *arena) init(local *chunks) bool {
 	if a.own == nil {
 		return false
 	}
-	a.reset()
+	a.reset(0)
 	return true
 }
 
 // alloc returns n bytes, aligned to 8; their contents are arbitrary. ok is false
 // if the coordinator's local memory is used up.
 func (a *arena) alloc(n int) (b Buf, ok bool) {
-	n = (n + 7) &^ 7
-	if n > len(a.cur)-a.off && !a.grow(n) {
+	room := (n + 7) &^ 7
+	if room > a.left && !a.grow(room) {
 		return Buf{}, false
 	}
-	b = Buf{a.cur[a.off : a.off+n : a.off+n], a.addr + uint64(a.off)}
-	a.off += n
+	b = Buf{a.next, n}
+	a.left -= room
+	if a.left > 0 { // no pointer to behind the memory
+		a.next = unsafe.Add(a.next, room)
+	}
 	return b, true
 }
 
@@ -56,25 +68,25 @@ func (a *arena) grow(n int) bool {
 		return false
 	}
 	a.more = append(a.more, c)
-	a.cur, a.addr, a.off = c, a.local.addr(c), 0
+	a.next, a.left = unsafe.Pointer(unsafe.SliceData(c)), len(c)
 	return true
 }
 
-func (a *arena) reset() {
+// reset takes everything back but the first keep bytes.
+func (a *arena) reset(keep int) {
 	if len(a.more) > 0 {
 		for _, c := range a.more {
 			a.local.give(c)
 		}
 		a.more = a.more[:0]
 	}
-	a.cur, a.off = a.own, 0
-	a.addr = a.local.addr(a.own)
+	a.next, a.left = unsafe.Pointer(&a.own[keep]), len(a.own)-keep
 }
 
 // free gives everything back.
 func (a *arena) free() {
 	if a.own != nil {
-		a.reset()
+		a.reset(0)
 		a.local.give(a.own)
 		a.own = nil
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"fjord/layout"
 	"fjord/verbs"
@@ -23,7 +24,8 @@ type Coordinator struct {
 	seat   Seat
 	layout *Layout
 	shards []placement
-	inline bool // unlocks may be posted inline
+	first  []replica // the primary of every shard
+	inline bool      // unlocks may be posted inline
 	local  chunks
 	pool   pool
 
@@ -76,6 +78,7 @@ func Join(ctx context.Context, dir Directory, dev verbs.Device, cfg Config) (_ *
 			p.replicas = append(p.replicas, replica{node: n, base: l.Nodes[n].Base + l.ExtentOffset(s)})
 		}
 		c.shards = append(c.shards, p)
+		c.first = append(c.first, p.replicas[0])
 	}
 	defer func() {
 		if err != nil {
@@ -93,7 +96,10 @@ func Join(ctx context.Context, dir Directory, dev verbs.Device, cfg Config) (_ *
 	if c.mr, err = c.pd.RegisterMR(c.mem, verbs.AccessLocalWrite); err != nil {
 		return nil, fmt.Errorf("coord: %w", err)
 	}
-	c.local.init(c.mem.Bytes(), c.mr.Addr())
+	if b := c.mem.Bytes(); c.mr.Addr() != uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) {
+		return nil, fmt.Errorf("coord: device %q registers memory under another address than its own", dev.Attr().Name)
+	}
+	c.local.init(c.mem.Bytes())
 	c.pool.init(c, cfg)
 	if c.seat, err = dir.Join(ctx, c); err != nil {
 		return nil, err
@@ -121,7 +127,7 @@ func (c *Coordinator) Fallback() error { return c.mem.Fallback }
 
 // Primary returns the node and the virtual address of a cell at its primary.
 func (c *Coordinator) Primary(a layout.Addr) (node int, va uint64) {
-	r := &c.shards[a.Shard()].replicas[0]
+	r := &c.first[a.Shard()]
 	return r.node, r.base + a.Offset()
 }
 
@@ -168,16 +174,17 @@ func (c *Coordinator) Close(ctx context.Context) error {
 	if c.closed.Swap(true) {
 		return nil
 	}
-	err := c.pool.close(ctx)
-	if e := c.dir.Leave(c.seat); err == nil {
-		err = e
+	if err := c.pool.close(ctx); err != nil {
+		return err // a transaction still runs: its memory and its seat stay
 	}
+	err := c.dir.Leave(c.seat)
 	c.release()
 	return err
 }
 
 // release gives back what Join took, but for the device.
 func (c *Coordinator) release() {
+	c.Cache.Close()
 	// Errors here mean that the device is gone already.
 	if c.mr != nil {
 		_ = c.mr.Close()
@@ -200,14 +207,11 @@ const sharedLocal = 256 << 20
 type chunks struct {
 	mu   sync.Mutex
 	mem  []byte
-	base uint64
 	used []bool
 	hint int // below it all are used
 }
 
-func (c *chunks) init(mem []byte, base uint64) {
-	c.mem, c.base, c.used = mem, base, make([]bool, len(mem)/chunkSize)
-}
+func (c *chunks) init(mem []byte) { c.mem, c.used = mem, make([]bool, len(mem)/chunkSize) }
 
 // take returns n bytes or more, nil if there is no run of that length.
 func (c *chunks) take(n int) []byte {
@@ -238,7 +242,7 @@ func (c *chunks) take(n int) []byte {
 func (c *chunks) give(b []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	first := int(c.addr(b)-c.base) / chunkSize
+	first := int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))-uintptr(unsafe.Pointer(unsafe.SliceData(c.mem)))) / chunkSize
 	for i := range len(b) / chunkSize {
 		c.used[first+i] = false
 	}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
+	"fjord/internal/words"
 	"fjord/lock"
 	"fjord/verbs"
 )
@@ -28,6 +30,9 @@ const (
 	ownerLost                           // its transaction's outcome is unknown
 	ownerClosed
 )
+
+// lookAgain is how long a worker sleeps at most while it waits for a session.
+const lookAgain = 1_000_000
 
 // sessionPatience bounds the wait for a session when the context does not.
 const sessionPatience = 10_000_000_000
@@ -94,10 +99,10 @@ func (c *Coordinator) Acquire(ctx context.Context) (*Session, error) {
 		if s == nil {
 			break
 		}
-		if s.owner.Load() == who {
+		if atomic.LoadUint64(&s.owner) == who {
 			return nil, ErrNested
 		}
-		if s.owner.CompareAndSwap(0, who) {
+		if atomic.CompareAndSwapUint64(&s.owner, 0, who) {
 			return p.begin(s)
 		}
 		break
@@ -112,7 +117,6 @@ func (c *Coordinator) AcquireManual(ctx context.Context) (*Session, error) {
 
 // begin is the last step of every acquisition.
 func (p *pool) begin(s *Session) (*Session, error) {
-	s.runs.Store(s.runs.Load() + 1)
 	if p.c.closed.Load() { // looked at after the session was taken: close looks in the other order
 		s.Release()
 		return nil, ErrEnded
@@ -124,33 +128,37 @@ func (p *pool) acquire(ctx context.Context, who uint64) (*Session, error) {
 	if s, err := p.try(ctx, who); s != nil || err != nil {
 		return s, err
 	}
-	// All are in use: wait in line.
+	// All are in use: wait in line. Each sleep is short, since a Release that
+	// came just before the place in line was taken wakes nobody.
 	p.waiters.Add(1)
 	defer p.waiters.Add(-1)
 	w := verbs.NewWaiter(p.c.rt)
-	deadline := p.c.rt.Now() + sessionPatience
-	var got *Session
-	var err error
-	stop := func() bool { return true }
-	defer func() { stop() }()
-	armed := false
-	werr := w.Until(func() bool {
-		if err = ctx.Err(); err == nil {
-			got, err = p.try(ctx, who)
+	for deadline := p.c.rt.Now() + sessionPatience; ; {
+		var got *Session
+		var err error
+		ready := func() bool {
+			if err = ctx.Err(); err == nil {
+				got, err = p.try(ctx, who)
+			}
+			return got != nil || err != nil
 		}
-		return got != nil || err != nil
-	}, func(k verbs.Parker) {
-		p.mu.Lock()
-		p.queue = append(p.queue, k)
-		p.mu.Unlock()
-		if !armed {
-			armed, stop = true, context.AfterFunc(ctx, k.Unpark)
+		now := p.c.rt.Now()
+		if w.Until(ready, p.join, now+lookAgain) == nil {
+			return got, err
 		}
-	}, deadline)
-	if werr != nil {
-		err = fmt.Errorf("%w: all %d, for %d s; a transaction begun by hand that was never ended?", ErrNoSession, p.max, int64(sessionPatience/1_000_000_000))
+		if now > deadline {
+			return nil, fmt.Errorf("%w: all %d, for %d s; a transaction begun by hand that was never ended?", ErrNoSession, p.max, int64(sessionPatience/1_000_000_000))
+		}
 	}
-	return got, err
+}
+
+// join puts a worker that is about to sleep in line.
+func (p *pool) join(k verbs.Parker) {
+	p.mu.Lock()
+	if !slices.Contains(p.queue, k) {
+		p.queue = append(p.queue, k)
+	}
+	p.mu.Unlock()
 }
 
 // try takes an idle session or makes a new one; neither is nil, nil.
@@ -165,14 +173,14 @@ func (p *pool) try(ctx context.Context, who uint64) (*Session, error) {
 	}
 	if who != ownerManual {
 		for _, s := range p.sessions {
-			if s != nil && s.owner.Load() == who {
+			if s != nil && atomic.LoadUint64(&s.owner) == who {
 				p.mu.Unlock()
 				return nil, ErrNested
 			}
 		}
 	}
 	for _, s := range p.sessions {
-		if s != nil && s.owner.Load() == 0 && s.owner.CompareAndSwap(0, who) {
+		if s != nil && atomic.LoadUint64(&s.owner) == 0 && atomic.CompareAndSwapUint64(&s.owner, 0, who) {
 			p.settle(s, who)
 			p.mu.Unlock()
 			return p.begin(s)
@@ -194,7 +202,7 @@ func (p *pool) try(ctx context.Context, who uint64) (*Session, error) {
 		p.mu.Unlock()
 		return nil, err
 	}
-	s.owner.Store(who)
+	atomic.StoreUint64(&s.owner, who)
 	if p.newUser != nil {
 		s.User = p.newUser(s)
 	}
@@ -219,7 +227,7 @@ func (p *pool) settle(s *Session, who uint64) {
 			place = i
 			break
 		}
-		if t := line[i].s.Load(); place < 0 && (t == nil || t.owner.Load() != w) {
+		if t := line[i].s.Load(); place < 0 && (t == nil || atomic.LoadUint64(&t.owner) != w) {
 			place = i
 		}
 	}
@@ -232,14 +240,17 @@ func (p *pool) settle(s *Session, who uint64) {
 
 // Release gives the session back.
 func (s *Session) Release() {
-	s.owner.Store(0)
+	// In this order, and neither needs a full fence: who takes the session does
+	// so with a CAS, and a waiter that is not seen here looks again by itself.
+	words.Release(&s.ended, s.ended+1)
+	words.Release(&s.owner, 0)
 	if s.c.pool.waiters.Load() > 0 {
 		s.c.pool.wake()
 	}
 }
 
 // Park keeps the session out of use, since its transaction's outcome is unknown.
-func (s *Session) Park() { s.owner.Store(ownerLost) }
+func (s *Session) Park() { atomic.StoreUint64(&s.owner, ownerLost) }
 
 // wake lets all who wait try again.
 func (p *pool) wake() {
@@ -269,9 +280,11 @@ func (p *pool) snapshot() []*Session {
 // busy with those that are running a transaction.
 func (c *Coordinator) Sessions(idle, busy func(*Session)) {
 	for _, s := range c.pool.snapshot() {
-		if s.owner.CompareAndSwap(0, ownerStats) {
+		if atomic.CompareAndSwapUint64(&s.owner, 0, ownerStats) {
 			idle(s)
 			s.Release()
+		} else if atomic.LoadUint64(&s.owner) == ownerClosed {
+			idle(s)
 		} else {
 			busy(s)
 		}
@@ -281,10 +294,10 @@ func (c *Coordinator) Sessions(idle, busy func(*Session)) {
 // drain waits until every transaction that runs now has ended.
 func (p *pool) drain(ctx context.Context) error {
 	for _, s := range p.snapshot() {
-		runs := s.runs.Load()
+		ended := atomic.LoadUint64(&s.ended)
 		if err := p.until(ctx, func() bool {
-			o := s.owner.Load()
-			return o == 0 || o == ownerStats || o == ownerLost || s.runs.Load() != runs
+			o := atomic.LoadUint64(&s.owner)
+			return o == 0 || o == ownerStats || o == ownerLost || atomic.LoadUint64(&s.ended) != ended
 		}); err != nil {
 			return fmt.Errorf("session %d is in a transaction: %w", s.index, err)
 		}
@@ -301,7 +314,7 @@ func (p *pool) close(ctx context.Context) error {
 	var first error
 	for _, s := range p.snapshot() {
 		err := p.until(ctx, func() bool {
-			return s.owner.CompareAndSwap(0, ownerClosed) || s.owner.CompareAndSwap(ownerLost, ownerClosed)
+			return atomic.CompareAndSwapUint64(&s.owner, 0, ownerClosed) || atomic.CompareAndSwapUint64(&s.owner, ownerLost, ownerClosed)
 		})
 		if err != nil {
 			err = fmt.Errorf("coord: session %d is in a transaction: %w", s.index, err)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync/atomic"
 
 	"fjord/layout"
 	"fjord/lock"
@@ -28,8 +27,8 @@ type Session struct {
 	// Stats counts what was posted and awaited.
 	Stats VerbStats
 
-	owner atomic.Uint64 // 0: idle, else who runs on it
-	runs  atomic.Uint64 // times it was acquired, for drain
+	owner uint64 // 0: idle, else who runs on it; read and taken with sync/atomic
+	ended uint64 // times it was released, for drain; likewise
 
 	number uint16
 	seq    uint32
@@ -60,14 +59,15 @@ type conn struct {
 	rkey   uint32
 	n      int // staged
 	posted uint64
-	done   uint64 // requests up to here have executed
-	err    error  // the first failure since the last repair
-	wrs    []verbs.SendWR
-	sges   []verbs.SGE // two for each request
+	done   uint64           // requests up to here have executed
+	err    error            // the first failure since the last repair
+	owedTo [logSlots]uint64 // position of the latest release posted, by log slot
+	wrs    *[batchMax]verbs.SendWR
+	sges   *[batchMax][2]verbs.SGE // what they point to
 }
 
-// A request's ID is node | signaled | position, so that a completion finds its
-// connection.
+// A request's ID is its node, and if it is signaled that and its position: so a
+// completion finds its connection.
 const (
 	idNodeShift = 48
 	idSignaled  = 1 << 47
@@ -96,16 +96,17 @@ func newSession(ctx context.Context, c *Coordinator, index int) (_ *Session, err
 		return nil, fmt.Errorf("%w: no local memory for another session", ErrConfig)
 	}
 	s.zero, _ = s.arena.alloc(8) // the first chunk has room
-	clear(s.zero.B)
+	clear(s.zero.B())
 	if s.cq, err = c.dev.CreateCQ(sqDepth * len(s.conns)); err != nil {
 		return nil, fmt.Errorf("coord: session: %w", err)
 	}
 	for i := range s.conns {
 		k := &s.conns[i]
 		k.node, k.rkey = i, c.layout.Nodes[i].RKey
-		k.wrs, k.sges = make([]verbs.SendWR, batchMax), make([]verbs.SGE, 2*batchMax)
-		for j := range k.sges {
-			k.sges[j].LKey = s.lkey
+		k.wrs, k.sges = new([batchMax]verbs.SendWR), new([batchMax][2]verbs.SGE)
+		for j := range k.wrs {
+			k.sges[j][0].LKey, k.sges[j][1].LKey = s.lkey, s.lkey
+			k.wrs[j].SGL, k.wrs[j].RKey, k.wrs[j].ID = k.sges[j][:], k.rkey, uint64(i)<<idNodeShift
 		}
 		if err = s.connect(ctx, k); err != nil {
 			return nil, err
@@ -181,91 +182,93 @@ func (s *Session) Alloc(n int) (Buf, bool) { return s.arena.alloc(n) }
 
 // Reset takes back all buffers.
 func (s *Session) Reset() {
-	s.arena.reset()
-	s.arena.off = len(s.zero.B)
+	s.arena.reset(s.zero.n)
 }
 
-// stage returns the next request of a connection, with its ID set.
-func (s *Session) stage(node int) (*conn, *verbs.SendWR, int) {
+// stage returns the connection to a node and the index of its next request.
+func (s *Session) stage(node int) (*conn, int) {
 	k := &s.conns[node]
 	if k.n == batchMax {
 		s.ring(k, true)
 	}
 	i := k.n
-	k.n++
-	w := &k.wrs[i]
-	w.RKey, w.Flags = k.rkey, 0
-	return k, w, 2 * i
+	k.n = i + 1
+	return k, i & (batchMax - 1) // the mask says to the compiler that i is in range
 }
 
-// Read stages a READ of len(dst.B) bytes.
+// Read stages a READ of as many bytes as dst has.
 func (s *Session) Read(node int, va uint64, dst Buf) {
-	k, w, i := s.stage(node)
-	w.Opcode, w.RemoteAddr = verbs.OpRead, va
-	k.sges[i].Addr, k.sges[i].Length = dst.Addr, uint32(len(dst.B))
-	w.SGL = k.sges[i : i+1 : i+1]
+	k, i := s.stage(node)
+	w, g := &k.wrs[i], &k.sges[i][0]
+	g.Addr, g.Length = dst.Addr(), uint32(dst.n)
+	w.Opcode, w.Flags, w.RemoteAddr, w.SGL = verbs.OpRead, 0, va, w.SGL[:1]
 	s.Stats.Read++
-	s.Stats.BytesIn += uint64(len(dst.B))
+	s.Stats.BytesIn += uint64(dst.n)
 }
 
 // Write stages a WRITE of src.
 func (s *Session) Write(node int, va uint64, src Buf) {
-	k, w, i := s.stage(node)
-	w.Opcode, w.RemoteAddr = verbs.OpWrite, va
-	k.sges[i].Addr, k.sges[i].Length = src.Addr, uint32(len(src.B))
-	w.SGL = k.sges[i : i+1 : i+1]
+	k, i := s.stage(node)
+	w, g := &k.wrs[i], &k.sges[i][0]
+	g.Addr, g.Length = src.Addr(), uint32(src.n)
+	w.Opcode, w.Flags, w.RemoteAddr, w.SGL = verbs.OpWrite, 0, va, w.SGL[:1]
 	s.Stats.Write++
-	s.Stats.BytesOut += uint64(len(src.B))
+	s.Stats.BytesOut += uint64(src.n)
 }
 
 // Write2 stages one WRITE of two pieces.
 func (s *Session) Write2(node int, va uint64, a, b Buf) {
-	k, w, i := s.stage(node)
-	w.Opcode, w.RemoteAddr = verbs.OpWrite, va
-	k.sges[i].Addr, k.sges[i].Length = a.Addr, uint32(len(a.B))
-	k.sges[i+1].Addr, k.sges[i+1].Length = b.Addr, uint32(len(b.B))
-	w.SGL = k.sges[i : i+2 : i+2]
+	k, i := s.stage(node)
+	w, g := &k.wrs[i], &k.sges[i]
+	g[0].Addr, g[0].Length = a.Addr(), uint32(a.n)
+	g[1].Addr, g[1].Length = b.Addr(), uint32(b.n)
+	w.Opcode, w.Flags, w.RemoteAddr, w.SGL = verbs.OpWrite, 0, va, w.SGL[:2]
 	s.Stats.Write++
-	s.Stats.BytesOut += uint64(len(a.B) + len(b.B))
+	s.Stats.BytesOut += uint64(a.n + b.n)
 }
 
 // CAS stages a compare and swap; the word found goes to old, 8 bytes.
 func (s *Session) CAS(node int, va, compare, swap uint64, old Buf) {
-	k, w, i := s.stage(node)
-	w.Opcode, w.RemoteAddr, w.CompareAdd, w.Swap = verbs.OpCAS, va, compare, swap
-	k.sges[i].Addr, k.sges[i].Length = old.Addr, 8
-	w.SGL = k.sges[i : i+1 : i+1]
+	k, i := s.stage(node)
+	w, g := &k.wrs[i], &k.sges[i][0]
+	g.Addr, g.Length = old.Addr(), 8
+	w.Opcode, w.Flags, w.RemoteAddr, w.SGL = verbs.OpCAS, 0, va, w.SGL[:1]
+	w.CompareAdd, w.Swap = compare, swap
 	s.Stats.CAS++
 	s.Stats.BytesOut += 16
 	s.Stats.BytesIn += 8
 }
 
 // Unlock stages, for a cell whose new image is committed, the one WRITE that
-// frees its lock and clears pending. words are 16 bytes that stay untouched
-// until Reset.
+// frees its lock and clears pending. words are the two that it writes, 0 and v,
+// and stay untouched until Reset.
 func (s *Session) Unlock(a layout.Addr, t lock.Token, v layout.Version, words Buf) {
 	node, va := s.c.Primary(a)
-	binary.LittleEndian.PutUint64(words.B, 0)
-	binary.LittleEndian.PutUint64(words.B[8:], uint64(v))
 	s.Write(node, va+layout.OffLock, words)
-	s.owe(node, owed{addr: a, token: t, version: v})
+	s.owe(node, a, t, v)
 }
 
 // Unhold stages the release of a lock that is held by t: its word alone.
 func (s *Session) Unhold(a layout.Addr, t lock.Token) {
 	node, va := s.c.Primary(a)
 	s.Write(node, va+layout.OffLock, s.zero)
-	s.owe(node, owed{addr: a, token: t})
+	s.owe(node, a, t, 0)
 }
 
 // owe notes that the request staged last frees a lock.
-func (s *Session) owe(node int, o owed) {
+func (s *Session) owe(node int, a layout.Addr, t lock.Token, v layout.Version) {
 	k := &s.conns[node]
 	if s.c.inline {
-		k.wrs[k.n-1].Flags |= verbs.FlagInline
+		k.wrs[(k.n-1)&(batchMax-1)].Flags = verbs.FlagInline
 	}
-	o.node, o.seq, o.slot = node, k.posted+uint64(k.n), s.log
-	s.owed = append(s.owed, o)
+	k.owedTo[s.log] = k.posted + uint64(k.n)
+	n := len(s.owed)
+	if n == cap(s.owed) {
+		s.owed = append(s.owed, owed{})
+	}
+	s.owed = s.owed[:n+1]
+	o := &s.owed[n]
+	o.addr, o.token, o.version, o.seq, o.node, o.slot = a, t, v, k.owedTo[s.log], node, s.log
 }
 
 // Ring rings the doorbell of every connection with staged requests. The last of
@@ -304,16 +307,15 @@ func (s *Session) ring(k *conn, signal bool) {
 			break // PostSend will say what is wrong
 		}
 	}
-	for i := range n {
-		k.wrs[i].ID = uint64(k.node)<<idNodeShift | (k.posted + uint64(i) + 1)
-	}
+	w := &k.wrs[(n-1)&(batchMax-1)]
 	if signal {
-		k.wrs[n-1].Flags |= verbs.FlagSignaled
-		k.wrs[n-1].ID |= idSignaled
+		w.Flags |= verbs.FlagSignaled
+		w.ID |= idSignaled | (k.posted + uint64(n))
 	}
 	s.Stats.Doorbells++
 	posted, err := k.qp.PostSend(k.wrs[:n])
 	k.posted += uint64(n)
+	w.ID = uint64(k.node) << idNodeShift
 	if signal && posted == n {
 		s.pending++
 	}
@@ -388,19 +390,24 @@ func (s *Session) trim() {
 // They ride with the doorbells of the round trip that comes next.
 func (s *Session) NextLog() {
 	s.log = (s.log + 1) % logSlots
-	s.trim()
-	for _, o := range s.owed {
-		if k := &s.conns[o.node]; o.slot == s.log && k.n == 0 {
-			s.Write(o.node, 0, s.zero.Slice(0, 0))
+	for i := range s.conns {
+		if k := &s.conns[i]; k.owedTo[s.log] > k.done && k.n == 0 {
+			s.Write(i, 0, s.zero.Slice(0, 0))
 		}
+	}
+	if len(s.owed) >= trimAt {
+		s.trim()
 	}
 }
 
+// trimAt is how many releases are remembered before those that are done are
+// looked for.
+const trimAt = 64
+
 // LogFree tells whether the log slot may be overwritten.
 func (s *Session) LogFree() bool {
-	s.trim()
-	for _, o := range s.owed {
-		if o.slot == s.log {
+	for i := range s.conns {
+		if k := &s.conns[i]; k.owedTo[s.log] > k.done {
 			return false
 		}
 	}
@@ -502,10 +509,10 @@ func (s *Session) Free(a layout.Addr, t lock.Token, v layout.Version) error {
 	if err := s.waitFor(node); err != nil {
 		return err
 	}
-	mine := layout.Lock(buf.B) == uint64(t)
-	half := v != 0 && layout.CellVersion(buf.B) == v|layout.Pending && layout.Writer(buf.B) == uint64(t)
-	binary.LittleEndian.PutUint64(words.B, 0)
-	binary.LittleEndian.PutUint64(words.B[8:], uint64(v))
+	mine := layout.Lock(buf.B()) == uint64(t)
+	half := v != 0 && layout.CellVersion(buf.B()) == v|layout.Pending && layout.Writer(buf.B()) == uint64(t)
+	binary.LittleEndian.PutUint64(words.B(), 0)
+	binary.LittleEndian.PutUint64(words.B()[8:], uint64(v))
 	switch {
 	case mine && v != 0:
 		s.Write(node, va+layout.OffLock, words)

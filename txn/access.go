@@ -1,7 +1,7 @@
 package txn
 
 import (
-	"bytes"
+	"encoding/binary"
 
 	"fjord/coord"
 	"fjord/layout"
@@ -11,25 +11,32 @@ import (
 type access struct {
 	t      *Table
 	hash   uint64
-	keyOff int // in tx.keys
-	keyLen int
-	cell   int32          // its record's cell; noCell before it was found, or where there is none
-	head   int32          // its bucket's header, where that matters: absence, insert, delete
-	bucket coord.Buf      // bucket being looked at
-	words  coord.Buf      // the header's lock and version, READ before it
-	first  layout.Version // the version in them, on which absence rests
-	at     layout.Addr
+	first  uint64 // prefix of the key
+	keyOff int32  // in tx.keys
+	keyLen int32
+	cell   int32 // its record's cell; noCell before it was found, or where there is none
+	head   int32 // its bucket's header, where that matters: absence, insert, delete
+	search int32 // in tx.searches: its look into the bucket; noCell if there was none
 	tries  int32
 	stage  stage
 	mode   mode
 	op     op
-	put    image     // what Put and Insert write
-	view   coord.Buf // the copy of the value that the user has
 
 	known   bool // looked up: present tells
 	present bool // a record was there
 	walked  bool // absent, as the whole chain behind its header's lock showed
 	asked   bool // the user's function knows what was there: it goes into the history as read
+
+	put  image     // what Put and Insert write
+	view coord.Buf // the copy of the value that the user has
+}
+
+// search is a look into the bucket of a key.
+type search struct {
+	at     layout.Addr // of the bucket that is looked at
+	bucket coord.Buf
+	words  coord.Buf      // the head's lock and version, READ before it
+	first  layout.Version // the version in them, on which absence rests
 }
 
 const noCell int32 = -1
@@ -61,31 +68,79 @@ func (tx *Tx) keyOf(a *access) []byte { return tx.keys[a.keyOff : a.keyOff+a.key
 const linear = 16
 
 // find returns the access of a key, noCell if there is none.
-func (tx *Tx) find(t *Table, hash uint64, key []byte) int32 {
+func (tx *Tx) find(t *Table, key []byte) int32 {
+	first := prefix(key)
+	if i := int(tx.latest); i < len(tx.accs) && tx.accs[i].is(t, first, key) && tx.same(i, key) { // Put after Get
+		return int32(i)
+	}
+	i := noCell
 	if len(tx.accs) <= linear {
-		for i := range tx.accs {
-			if a := &tx.accs[i]; a.hash == hash && a.t == t && bytes.Equal(tx.keyOf(a), key) {
-				return int32(i)
+		for j := range tx.accs {
+			if tx.accs[j].is(t, first, key) && tx.same(j, key) {
+				i = int32(j)
+				break
 			}
 		}
-		return noCell
+	} else {
+		i = tx.findHashed(t, key)
 	}
+	if i >= 0 {
+		tx.latest = i
+	}
+	return i
+}
+
+// is tells whether the access is of a key, as far as its first 8 bytes tell.
+func (a *access) is(t *Table, first uint64, key []byte) bool {
+	return a.first == first && a.t == t && int(a.keyLen) == len(key)
+}
+
+// same compares the rest.
+func (tx *Tx) same(i int, key []byte) bool {
+	return len(key) <= 8 || string(tx.keyOf(&tx.accs[i])) == string(key)
+}
+
+func (tx *Tx) findHashed(t *Table, key []byte) int32 {
+	hash := layout.HashKey(t.meta.ID, key)
 	mask := uint64(len(tx.index) - 1)
 	for p := hash & mask; tx.index[p] != 0; p = (p + 1) & mask {
 		i := tx.index[p] - 1
-		if a := &tx.accs[i]; a.hash == hash && a.t == t && bytes.Equal(tx.keyOf(a), key) {
+		if a := &tx.accs[i]; a.hash == hash && a.t == t && string(tx.keyOf(a)) == string(key) {
 			return i
 		}
 	}
 	return noCell
 }
 
+// prefix returns the first 8 bytes of a key, fewer padded with zeros: with the
+// length it tells most keys apart.
+func prefix(key []byte) uint64 {
+	if len(key) >= 8 {
+		return binary.LittleEndian.Uint64(key)
+	}
+	w := uint64(0)
+	for i, b := range key {
+		w |= uint64(b) << (8 * i)
+	}
+	return w
+}
+
 // add makes an access for a key that has none.
-func (tx *Tx) add(t *Table, hash uint64, key []byte) int32 {
+func (tx *Tx) add(t *Table, key []byte) int32 {
 	off := len(tx.keys)
 	tx.keys = append(tx.keys, key...)
-	tx.accs = append(tx.accs, access{t: t, hash: hash, keyOff: off, keyLen: len(key), cell: noCell, head: noCell})
-	i := int32(len(tx.accs) - 1)
+	n := len(tx.accs)
+	if n == cap(tx.accs) {
+		tx.accs = append(tx.accs, access{})
+	}
+	tx.accs = tx.accs[:n+1] // in place: cheaper than a copy of a new one
+	a := &tx.accs[n]
+	*a = access{}
+	a.t, a.hash, a.first = t, layout.HashKey(t.meta.ID, key), prefix(key)
+	a.keyOff, a.keyLen = int32(off), int32(len(key))
+	tx.db.co.Cache.Prefetch(a.hash)
+	a.cell, a.head, a.search = noCell, noCell, noCell
+	i := int32(n)
 	if len(tx.accs) <= linear {
 		return i
 	}

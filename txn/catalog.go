@@ -147,7 +147,7 @@ func (tx *Tx) allocators() ([]layout.FreeList, []int32, error) {
 		return nil, nil, err
 	}
 	for i := range n {
-		if err := lists[i].Decode(layout.Value(tx.cells[cells[i]].img.B)); err != nil {
+		if err := lists[i].Decode(layout.Value(tx.cells[cells[i]].img.B())); err != nil {
 			return nil, nil, tx.doom(fmt.Errorf("%w: allocator of shard %d: %w", ErrCorrupt, i, err))
 		}
 	}
@@ -160,7 +160,7 @@ func (tx *Tx) putAllocators(lists []layout.FreeList, cells []int32) error {
 		if err != nil {
 			return err
 		}
-		lists[i].Encode(b.B[layout.HeaderSize:])
+		lists[i].Encode(b.B()[layout.HeaderSize:])
 		c := &tx.cells[cells[i]]
 		c.next, c.keyLen, c.valLen, c.write = b, 0, layout.FreeListSize, true
 	}
@@ -345,7 +345,7 @@ func (tx *Tx) wipe(m *layout.TableMeta) error {
 	if err != nil {
 		return err
 	}
-	clear(zero.B)
+	clear(zero.B())
 	co := tx.s.Coordinator()
 	for _, x := range m.Extents {
 		for off := uint64(0); off < x.Len; off += chunk {
@@ -400,13 +400,13 @@ func (tx *Tx) scanBucket(t *Table, head layout.Addr, fn func(key, value []byte) 
 			for j := range t.geo.Slots {
 				off := t.geo.SlotOffset(j)
 				img := b.img.Slice(off, off+t.slot)
-				if v := layout.CellVersion(img.B); v == 0 || v.IsAbsent() {
+				if v := layout.CellVersion(img.B()); v == 0 || v.IsAbsent() {
 					continue
 				}
 				i := tx.newCell(b.addr+layout.Addr(off), t.slot, layout.KindRecord)
 				c := &tx.cells[i]
-				c.img, c.ver, c.read = img, layout.CellVersion(img.B), true
-				if err := fn(layout.Key(img.B), layout.Value(img.B)); err != nil {
+				c.img, c.ver, c.read = img, layout.CellVersion(img.B()), true
+				if err := fn(layout.Key(img.B()), layout.Value(img.B())); err != nil {
 					return err
 				}
 			}
@@ -433,18 +433,18 @@ func (tx *Tx) readChain(t *Table, head layout.Addr) (chain []link, ok bool, err 
 		if err := tx.exchange(); err != nil {
 			return nil, false, err
 		}
-		header := img.B[:layout.BucketHeaderSize]
+		header := img.B()[:layout.BucketHeaderSize]
 		if layout.Verify(header, addr, layout.BucketHeaderSize) == layout.Torn {
 			return nil, false, nil
 		}
 		if addr == head {
-			if first = layout.CellVersion(words.B); first.IsPending() || first != layout.CellVersion(header) {
+			if first = layout.CellVersion(words.B()); first.IsPending() || first != layout.CellVersion(header) {
 				return nil, false, nil
 			}
 		}
 		for j := range t.geo.Slots {
 			off := t.geo.SlotOffset(j)
-			cell := img.B[off : off+t.slot]
+			cell := img.B()[off : off+t.slot]
 			if layout.Verify(cell, addr+layout.Addr(off), t.slot) == layout.Torn || layout.CellVersion(cell).IsPending() {
 				return nil, false, nil
 			}

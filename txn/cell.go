@@ -14,16 +14,19 @@ type cell struct {
 	addr   layout.Addr
 	slot   int            // bytes of its slot
 	ver    layout.Version // of the image, or of the header as first seen
-	img    coord.Buf      // the consistent image that was read
-	cas    coord.Buf      // where the CAS puts the word it found
-	next   coord.Buf      // new image: key and value in place, sealed at commit
-	keyLen int            // of the new image
-	valLen int
 	newVer layout.Version
+	img    coord.Buf // the consistent image that was read
+	aux    coord.Buf // words beside it, auxSize bytes; see casWord and the rest
+	next   coord.Buf // new image: key and value in place, sealed at commit
+	spare  coord.Buf // of a record: for a new image, and a copy of the value
+
 	chain  layout.Addr // of a bucket header's new image: the next bucket
 	table  uint32      // and its table
-	kind   layout.Kind
+	keyLen int32       // of the new image
+	valLen int32
+	oldLen int32 // bytes of the old image
 	tries  int32 // tries to lock it
+	kind   layout.Kind
 
 	asked      bool // a CAS was posted whose result was not yet looked at
 	locked     bool // held by this transaction
@@ -33,38 +36,60 @@ type cell struct {
 	structural bool // part of an insert or delete
 }
 
+// The words beside an image: what a CAS found, and the two words of the unlock,
+// of which the second is the version as backups get it.
+const (
+	auxCAS    = 0
+	auxUnlock = 8
+	auxSize   = 24
+)
+
+func (c *cell) casWord() coord.Buf     { return c.aux.Slice(auxCAS, auxCAS+8) }
+func (c *cell) unlockWords() coord.Buf { return c.aux.Slice(auxUnlock, auxUnlock+16) }
+func (c *cell) versionWord() coord.Buf { return c.aux.Slice(auxUnlock+8, auxUnlock+16) }
+
 // newCell adds a cell and returns its index: the slice may move.
 func (tx *Tx) newCell(addr layout.Addr, slot int, kind layout.Kind) int32 {
-	tx.cells = append(tx.cells, cell{addr: addr, slot: slot, kind: kind})
-	return int32(len(tx.cells) - 1)
+	n := len(tx.cells)
+	if n == cap(tx.cells) {
+		tx.cells = append(tx.cells, cell{})
+	}
+	tx.cells = tx.cells[:n+1] // in place: cheaper than a copy of a new one
+	c := &tx.cells[n]
+	*c = cell{}
+	c.addr, c.slot, c.kind = addr, slot, kind
+	return int32(n)
 }
 
-// imageOf returns where the cell's slot is to be read to, with the word for a
-// CAS behind it.
-func (tx *Tx) imageOf(c *cell) bool {
-	b, err := tx.alloc(c.slot + 8)
+// imageOf makes room for the cell's slot, for the words beside it, and spare
+// bytes behind them.
+func (tx *Tx) imageOf(c *cell, spare int) bool {
+	b, err := tx.alloc(c.slot + auxSize + spare)
 	if err != nil {
 		return false
 	}
-	c.img, c.cas = b.Slice(0, c.slot), b.Slice(c.slot, c.slot+8)
+	c.img, c.aux = b.Slice(0, c.slot), b.Slice(c.slot, c.slot+auxSize)
+	if spare > 0 {
+		c.spare = b.Slice(c.slot+auxSize, b.Len())
+	}
 	return true
 }
 
 // postLock stages the CAS of the cell's lock and, behind it on the same QP, the
 // READ of its slot.
-func (tx *Tx) postLock(c *cell) {
-	if c.img.Nil() && !tx.imageOf(c) {
+func (tx *Tx) postLock(c *cell, spare int) {
+	if c.img.Nil() && !tx.imageOf(c, spare) {
 		return
 	}
 	node, va := tx.s.Coordinator().Primary(c.addr)
-	tx.s.CAS(node, va+layout.OffLock, 0, uint64(tx.token), c.cas)
+	tx.s.CAS(node, va+layout.OffLock, 0, uint64(tx.token), c.casWord())
 	tx.s.Read(node, va, c.img)
 	c.asked, tx.locking = true, true
 }
 
 // postRead stages the READ of the cell's slot.
 func (tx *Tx) postRead(c *cell) {
-	if c.img.Nil() && !tx.imageOf(c) {
+	if c.img.Nil() && !tx.imageOf(c, 0) {
 		return
 	}
 	node, va := tx.s.Coordinator().Primary(c.addr)
@@ -75,7 +100,7 @@ func (tx *Tx) postRead(c *cell) {
 // long to wait before the next try, and err is the conflict if there is none.
 func (tx *Tx) took(c *cell) (ok bool, wait int64, err error) {
 	c.asked = false
-	old := lock.Token(word(c.cas.B))
+	old := lock.Token(word(c.aux.B()[auxCAS:]))
 	if old == 0 {
 		c.locked = true
 		return true, 0, nil
@@ -92,7 +117,7 @@ func (tx *Tx) took(c *cell) (ok bool, wait int64, err error) {
 // one means that the lock was freed a moment ago and the rest of the unlock is
 // still to land: the lock is given back, and the next try comes after wait.
 func (tx *Tx) lockedImage(c *cell) (st layout.Status, wait int64, err error) {
-	ver := layout.CellVersion(c.img.B)
+	ver := layout.CellVersion(c.img.B())
 	if ver.IsPending() {
 		tx.unhold(c)
 		if c.tries++; c.tries > readTries {
@@ -100,7 +125,7 @@ func (tx *Tx) lockedImage(c *cell) (st layout.Status, wait int64, err error) {
 		}
 		return layout.Torn, pendingWait(int(c.tries), tx.db.rt.Rand()), nil
 	}
-	st = layout.Verify(c.img.B, c.addr, c.slot)
+	st = layout.Verify(c.img.B(), c.addr, c.slot)
 	if st == layout.Torn {
 		// Nobody writes to a cell that another has locked, nor leaves it half
 		// written when it unlocks.
@@ -142,7 +167,7 @@ func (tx *Tx) lockCells(list []int32) error {
 		n := 0
 		for _, i := range list {
 			if c := &tx.cells[i]; !c.locked {
-				tx.postLock(c)
+				tx.postLock(c, 0)
 				n++
 			}
 		}
@@ -201,7 +226,7 @@ func (tx *Tx) salvage() {
 	for i := range tx.cells {
 		c := &tx.cells[i]
 		if node, _ := tx.s.Coordinator().Primary(c.addr); c.asked && !tx.s.Lost(node) {
-			c.asked, c.locked = false, word(c.cas.B) == 0
+			c.asked, c.locked = false, word(c.aux.B()[auxCAS:]) == 0
 		}
 	}
 }

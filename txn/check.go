@@ -136,7 +136,7 @@ func (c *checker) read(a layout.Addr, n int, replica int) ([]byte, error) {
 		if err := c.s.Wait(); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
-		copy(out[off:], b.B)
+		copy(out[off:], b.B())
 	}
 	return out, nil
 }

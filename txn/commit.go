@@ -3,7 +3,6 @@ package txn
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"fjord/coord"
@@ -64,7 +63,7 @@ func (tx *Tx) collect() {
 			continue // deletes were marked by prepare
 		}
 		c := &tx.cells[a.cell]
-		c.next, c.keyLen, c.valLen, c.write = a.put.buf, a.put.keyLen, a.put.valLen, true
+		c.next, c.keyLen, c.valLen, c.write = a.put.buf, int32(a.put.keyLen), int32(a.put.valLen), true
 	}
 	for i := range tx.cells {
 		c := &tx.cells[i]
@@ -98,7 +97,7 @@ func (tx *Tx) confirm() error {
 	if len(tx.reads) == 0 {
 		return nil
 	}
-	if c := &tx.cells[tx.reads[0]]; len(tx.reads) == 1 && c.kind == layout.KindRecord && layout.Lock(c.img.B) == 0 && !tx.holds() {
+	if c := &tx.cells[tx.reads[0]]; len(tx.reads) == 1 && c.kind == layout.KindRecord && layout.Lock(c.img.B()) == 0 && !tx.holds() {
 		return nil
 	}
 	return tx.validate()
@@ -131,7 +130,7 @@ func (tx *Tx) validate() error {
 	}
 	for n, i := range tx.reads {
 		c := &tx.cells[i]
-		seen := words.B[16*n:]
+		seen := words.B()[16*n:]
 		switch ver := layout.CellVersion(seen); {
 		case ver != c.ver && c.kind == layout.KindBucket:
 			err = errInsert
@@ -149,7 +148,7 @@ func (tx *Tx) validate() error {
 
 // seal gives the new images their versions and sums, and builds the log entries.
 func (tx *Tx) seal() error {
-	imageBytes := 0
+	tx.oldBytes = 0
 	for _, i := range tx.writes {
 		c := &tx.cells[i]
 		c.newVer = (c.ver & layout.CounterMask) + 1
@@ -159,9 +158,10 @@ func (tx *Tx) seal() error {
 		if err := tx.sealCell(c); err != nil {
 			return err
 		}
-		imageBytes += c.oldSize()
+		c.oldLen = int32(c.oldSize())
+		tx.oldBytes += int(c.oldLen)
 	}
-	if n := layout.LogSize(len(tx.writes), len(tx.writes), imageBytes); n > tx.s.LogSlotSize() {
+	if n := layout.LogSize(len(tx.writes), len(tx.writes), tx.oldBytes); n > tx.s.LogSlotSize() {
 		return fmt.Errorf("%w: the transaction's undo log of %d cells takes %d bytes, a log slot has %d", ErrTooLarge, len(tx.writes), n, tx.s.LogSlotSize())
 	}
 	return tx.buildLogs()
@@ -172,7 +172,7 @@ func (c *cell) oldSize() int {
 	if c.ver == 0 {
 		return layout.HeaderSize
 	}
-	return layout.ImageSize(layout.KeyLen(c.img.B), layout.ValueLen(c.img.B))
+	return layout.ImageSize(layout.KeyLen(c.img.B()), layout.ValueLen(c.img.B()))
 }
 
 // sealCell completes a cell's new image.
@@ -184,35 +184,29 @@ func (tx *Tx) sealCell(c *cell) error {
 		}
 		c.next = b
 	}
-	writer := uint64(tx.token)
+	writer, ver := uint64(tx.token), c.newVer|layout.Pending
 	n := 0
 	switch {
 	case c.erase:
 		c.newVer |= layout.Absent
-		n = layout.EncodeCell(c.next.B, c.addr, c.newVer, writer, c.kind, nil, nil)
+		ver |= layout.Absent
+		n = layout.EncodeCell(c.next.B(), c.addr, ver, writer, c.kind, nil, nil)
 	case c.kind == layout.KindBucket:
-		n = layout.EncodeBucketHeader(c.next.B, c.addr, c.newVer, writer, c.chain, c.table)
+		n = layout.EncodeBucketHeader(c.next.B(), c.addr, ver, writer, c.chain, c.table)
 	case c.kind == layout.KindCursor && c.valLen == 0:
 		var value [layout.OverflowCursorSize]byte
 		cur := tx.cursorAt(c.addr)
 		cur.Encode(value[:])
-		n = layout.EncodeCell(c.next.B, c.addr, c.newVer, writer, c.kind, nil, value[:])
+		n = layout.EncodeCell(c.next.B(), c.addr, ver, writer, c.kind, nil, value[:])
 	default:
-		n = layout.SealCell(c.next.B, c.addr, c.newVer, writer, c.kind, c.keyLen, c.valLen)
+		n = layout.SealCell(c.next.B(), c.addr, ver, writer, c.kind, int(c.keyLen), int(c.valLen))
 	}
 	c.next = c.next.Slice(0, n)
-	words, err := tx.alloc(wordsSize)
-	if err != nil {
-		return err
-	}
-	binary.LittleEndian.PutUint64(words.B[16:], uint64(c.newVer|layout.Pending))
-	c.cas = words
+	words := c.aux.B()
+	binary.LittleEndian.PutUint64(words[auxUnlock:], 0)
+	binary.LittleEndian.PutUint64(words[auxUnlock+8:], uint64(c.newVer))
 	return nil
 }
-
-// wordsSize is what a written cell needs beside its image: the two words of its
-// unlock, and the pending version. They take the place of the CAS's word.
-const wordsSize = 24
 
 func (tx *Tx) cursorAt(addr layout.Addr) *layout.OverflowCursor {
 	for i := range tx.turns {
@@ -257,11 +251,14 @@ func (tx *Tx) buildLogs() error {
 // buildLog makes the entry of one node; -1: with all images.
 func (tx *Tx) buildLog(node int) (coord.Buf, error) {
 	co := tx.s.Coordinator()
-	kept, bytes := 0, 0
-	for _, i := range tx.writes {
-		if c := &tx.cells[i]; node < 0 || co.Holds(node, c.addr.Shard()) {
-			kept++
-			bytes += c.oldSize()
+	kept, bytes := len(tx.writes), tx.oldBytes
+	if node >= 0 {
+		kept, bytes = 0, 0
+		for _, i := range tx.writes {
+			if c := &tx.cells[i]; co.Holds(node, c.addr.Shard()) {
+				kept++
+				bytes += int(c.oldLen)
+			}
 		}
 	}
 	buf, err := tx.alloc(layout.LogSize(len(tx.writes), kept, bytes))
@@ -269,14 +266,14 @@ func (tx *Tx) buildLog(node int) (coord.Buf, error) {
 		return buf, err
 	}
 	b := &tx.u.builder
-	b.Begin(buf.B, uint64(tx.token), co.Epoch())
+	b.Begin(buf.B(), uint64(tx.token), co.Epoch())
 	for _, i := range tx.writes {
 		c := &tx.cells[i]
 		b.AddCell(c.addr, c.ver, c.newVer)
 	}
 	for n, i := range tx.writes {
 		if c := &tx.cells[i]; node < 0 || co.Holds(node, c.addr.Shard()) {
-			b.AddImage(n, c.img.B[:c.oldSize()])
+			b.AddImage(n, c.img.B()[:c.oldLen])
 		}
 	}
 	_, err = b.Finish()
@@ -295,12 +292,12 @@ func (tx *Tx) postCells() {
 	co := tx.s.Coordinator()
 	for _, i := range tx.writes {
 		c := &tx.cells[i]
-		n := len(c.next.B)
+		n := c.next.Len()
 		node, va := co.Primary(c.addr)
-		tx.s.Write2(node, va+layout.OffVersion, c.cas.Slice(16, 24), c.next.Slice(layout.OffWriter, n))
+		tx.s.Write(node, va+layout.OffVersion, c.next.Slice(layout.OffVersion, n))
 		for r := 1; r < co.Replicas(c.addr.Shard()); r++ {
 			node, va := co.Replica(c.addr, r)
-			tx.s.Write(node, va+layout.OffVersion, c.next.Slice(layout.OffVersion, n))
+			tx.s.Write2(node, va+layout.OffVersion, c.versionWord(), c.next.Slice(layout.OffWriter, n))
 		}
 	}
 }
@@ -314,7 +311,7 @@ func (tx *Tx) unlock() {
 		case !c.locked:
 			continue
 		case c.write:
-			tx.s.Unlock(c.addr, tx.token, c.newVer, c.cas.Slice(0, 16))
+			tx.s.Unlock(c.addr, tx.token, c.newVer, c.unlockWords())
 			c.locked = false
 		default:
 			tx.unhold(c)
@@ -364,7 +361,7 @@ func (tx *Tx) markAborted() error {
 	if !ok {
 		state = tx.logs[0].entry.Slice(layout.LogOffState, layout.LogOffState+8) // was sent long ago
 	}
-	binary.LittleEndian.PutUint64(state.B, uint64(layout.LogAborted))
+	binary.LittleEndian.PutUint64(state.B(), uint64(layout.LogAborted))
 	for range repairTries {
 		if tx.s.Broken() != nil {
 			if err := tx.s.Repair(context.WithoutCancel(tx.ctx)); err != nil {
@@ -410,6 +407,6 @@ func (tx *Tx) insist(cause error) error {
 
 // isUnknown tells whether an error of commit leaves the outcome open.
 func isUnknown(err error) bool {
-	var u *UnknownError
-	return errors.As(err, &u)
+	_, ok := err.(*UnknownError)
+	return ok
 }

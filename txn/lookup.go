@@ -57,56 +57,63 @@ func (tx *Tx) post(a *access) {
 	case stageDone:
 	case stageAt:
 		if c := &tx.cells[a.cell]; a.mode >= modeUpdate && !c.locked {
-			tx.postLock(c)
+			tx.postLock(c, a.t.slot+a.t.schema.ValueSize)
 		} else {
 			tx.postRead(c)
 		}
 	case stageBucket:
 		// The header's words first, then the bucket: absence is concluded with the
 		// version that was there before any slot was read.
-		a.at = a.t.head(a.hash)
-		if !tx.bucketBuf(a) {
+		s := tx.bucketBuf(a, a.t.head(a.hash))
+		if s == nil {
 			return
 		}
-		node, va := co.Primary(a.at)
-		tx.s.Read(node, va, a.words)
-		tx.s.Read(node, va, a.bucket)
+		node, va := co.Primary(s.at)
+		tx.s.Read(node, va, s.words)
+		tx.s.Read(node, va, s.bucket)
 	case stageChain, stageTail:
-		if !tx.bucketBuf(a) {
+		s := tx.bucketBuf(a, tx.searches[a.search].at)
+		if s == nil {
 			return
 		}
-		node, va := co.Primary(a.at)
-		tx.s.Read(node, va, a.bucket)
+		node, va := co.Primary(s.at)
+		tx.s.Read(node, va, s.bucket)
 	case stageHead:
-		a.at = a.t.head(a.hash)
-		if !tx.bucketBuf(a) {
+		s := tx.bucketBuf(a, a.t.head(a.hash))
+		if s == nil {
 			return
 		}
 		if a.head == noCell {
 			a.head = tx.headCell(a)
 		}
 		c := &tx.cells[a.head]
-		node, va := co.Primary(a.at)
+		node, va := co.Primary(s.at)
 		if !c.locked && !c.asked {
-			if c.cas.Nil() && !tx.imageOf(c) {
+			if c.img.Nil() && !tx.imageOf(c, 0) {
 				return
 			}
-			tx.s.CAS(node, va+layout.OffLock, 0, uint64(tx.token), c.cas)
+			tx.s.CAS(node, va+layout.OffLock, 0, uint64(tx.token), c.casWord())
 			c.asked, tx.locking = true, true
 		}
-		tx.s.Read(node, va, a.bucket)
+		tx.s.Read(node, va, s.bucket)
 	}
 }
 
-// bucketBuf gives the access a fresh buffer for a bucket: cells found in older
-// ones are views of them.
-func (tx *Tx) bucketBuf(a *access) bool {
-	b, err := tx.alloc(int(a.t.bucket) + 16)
+// bucketBuf prepares the look at a bucket: it gets a fresh buffer, since cells
+// that were found in older ones are views of them. nil: there is no memory.
+func (tx *Tx) bucketBuf(a *access, at layout.Addr) *search {
+	size := int(a.t.bucket)
+	b, err := tx.alloc(size + 16)
 	if err != nil {
-		return false
+		return nil
 	}
-	a.bucket, a.words = b.Slice(0, int(a.t.bucket)), b.Slice(int(a.t.bucket), int(a.t.bucket)+16)
-	return true
+	if a.search == noCell {
+		a.search = int32(len(tx.searches))
+		tx.searches = append(tx.searches, search{})
+	}
+	s := &tx.searches[a.search]
+	s.at, s.bucket, s.words = at, b.Slice(0, size), b.Slice(size, size+16)
+	return s
 }
 
 // headCell returns the cell of the access's head bucket header, which accesses
@@ -151,7 +158,7 @@ func (tx *Tx) absorbAt(a *access) (int64, error) {
 			if st, wait, err = tx.lockedImage(c); err != nil || !c.locked {
 				return wait, err
 			}
-		case word(c.cas.B) != uint64(tx.token):
+		case word(c.aux.B()[auxCAS:]) != uint64(tx.token):
 			return wait, err
 		default: // held by this transaction, for the key that is there now
 		}
@@ -162,7 +169,7 @@ func (tx *Tx) absorbAt(a *access) (int64, error) {
 			return wait, err
 		}
 	}
-	if st == layout.Valid && !c.ver.IsAbsent() && bytes.Equal(layout.Key(c.img.B), tx.keyOf(a)) && c.inTable(a.t) {
+	if st == layout.Valid && !c.ver.IsAbsent() && bytes.Equal(layout.Key(c.img.B()), tx.keyOf(a)) && c.inTable(a.t) {
 		tx.found(a)
 		return 0, nil
 	}
@@ -190,8 +197,8 @@ func (c *cell) inTable(t *Table) bool {
 // freeImage judges the image of a cell that was read without a lock. Torn with a
 // nil error means: read the whole of it again.
 func (tx *Tx) freeImage(a *access, c *cell) (layout.Status, int64, error) {
-	st := layout.Verify(c.img.B, c.addr, c.slot)
-	ver := layout.CellVersion(c.img.B)
+	st := layout.Verify(c.img.B(), c.addr, c.slot)
+	ver := layout.CellVersion(c.img.B())
 	if st != layout.Torn && !ver.IsPending() {
 		if c.read && ver != c.ver {
 			return st, 0, errVersion
@@ -216,21 +223,21 @@ func (tx *Tx) found(a *access) {
 	c := &tx.cells[a.cell]
 	c.read = true
 	if !a.known {
-		tx.db.co.Cache.Put(a.hash, c.addr)
-		if a.bucket.Nil() {
+		if a.search == noCell {
 			tx.u.stats.Hits++
 		} else {
 			tx.u.stats.Misses++
+			tx.db.co.Cache.Put(a.hash, c.addr)
 		}
 	}
 	a.known, a.present, a.stage = true, true, stageDone
 }
 
 func (tx *Tx) absorbBucket(a *access) (int64, error) {
-	first := layout.CellVersion(a.words.B)
-	a.first = first
-	st := layout.Verify(a.bucket.B[:layout.BucketHeaderSize], a.at, layout.BucketHeaderSize)
-	if first.IsPending() || st == layout.Torn || layout.CellVersion(a.bucket.B) != first {
+	s := &tx.searches[a.search]
+	s.first = layout.CellVersion(s.words.B())
+	st := layout.Verify(s.bucket.B()[:layout.BucketHeaderSize], s.at, layout.BucketHeaderSize)
+	if s.first.IsPending() || st == layout.Torn || layout.CellVersion(s.bucket.B()) != s.first {
 		// A structural change is under way. A record that is found is there all the
 		// same; absence cannot be told.
 		if wait, err, ok := tx.searchSlots(a, false); ok || err != nil {
@@ -238,16 +245,17 @@ func (tx *Tx) absorbBucket(a *access) (int64, error) {
 		}
 		return tx.again(a)
 	}
-	if err := a.ownBucket(); err != nil {
+	if err := tx.ownBucket(a); err != nil {
 		return 0, err
 	}
 	return tx.searchBucket(a, false)
 }
 
-// ownBucket checks that a bucket whose header is verified is the table's.
-func (a *access) ownBucket() error {
-	if id := layout.BucketTable(a.bucket.B); id != 0 && id != a.t.meta.ID {
-		return fmt.Errorf("%w: bucket at %v is of table %d, not of %q (%d)", ErrCorrupt, a.at, id, a.t.schema.Name, a.t.meta.ID)
+// ownBucket checks that the bucket, whose header is verified, is the table's.
+func (tx *Tx) ownBucket(a *access) error {
+	s := &tx.searches[a.search]
+	if id := layout.BucketTable(s.bucket.B()); id != 0 && id != a.t.meta.ID {
+		return fmt.Errorf("%w: bucket at %v is of table %d, not of %q (%d)", ErrCorrupt, s.at, id, a.t.schema.Name, a.t.meta.ID)
 	}
 	return nil
 }
@@ -257,7 +265,8 @@ func (a *access) ownBucket() error {
 // transaction.
 func (tx *Tx) searchBucket(a *access, behind bool) (int64, error) {
 	if a.stage == stageChain || a.stage == stageTail {
-		if st := layout.Verify(a.bucket.B[:layout.BucketHeaderSize], a.at, layout.BucketHeaderSize); st == layout.Torn {
+		s := &tx.searches[a.search]
+		if st := layout.Verify(s.bucket.B()[:layout.BucketHeaderSize], s.at, layout.BucketHeaderSize); st == layout.Torn {
 			return tx.restart(a)
 		}
 	}
@@ -271,8 +280,9 @@ func (tx *Tx) searchBucket(a *access, behind bool) (int64, error) {
 	if a.stage == stageDone {
 		return 0, nil
 	}
-	if next := chainOf(a.bucket.B); next != 0 {
-		a.at, a.stage = next, stageChain
+	s := &tx.searches[a.search]
+	if next := chainOf(s.bucket.B()); next != 0 {
+		s.at, a.stage = next, stageChain
 		if behind {
 			a.stage = stageTail
 		}
@@ -284,7 +294,7 @@ func (tx *Tx) searchBucket(a *access, behind bool) (int64, error) {
 // restart looks the bucket up from its head: the chain has changed underfoot.
 func (tx *Tx) restart(a *access) (int64, error) {
 	if a.stage == stageTail {
-		return 0, fmt.Errorf("%w: overflow bucket at %v: header's sum does not hold under its head's lock", ErrCorrupt, a.at)
+		return 0, fmt.Errorf("%w: overflow bucket at %v: header's sum does not hold under its head's lock", ErrCorrupt, tx.searches[a.search].at)
 	}
 	a.stage = stageBucket
 	return tx.again(a)
@@ -294,11 +304,12 @@ func (tx *Tx) restart(a *access) (int64, error) {
 // dealt with, or has to be read again.
 func (tx *Tx) searchSlots(a *access, behind bool) (wait int64, err error, done bool) {
 	key := tx.keyOf(a)
+	s := &tx.searches[a.search]
 	torn := false
 	for i := range a.t.geo.Slots {
 		off := a.t.geo.SlotOffset(i)
-		img := a.bucket.B[off : off+a.t.slot]
-		addr := a.at + layout.Addr(off)
+		img := s.bucket.B()[off : off+a.t.slot]
+		addr := s.at + layout.Addr(off)
 		ver := layout.CellVersion(img)
 		// A key's bytes may be looked at before the sum is: a mismatch in a torn
 		// image only means that the slot has to be read again.
@@ -341,7 +352,7 @@ func (tx *Tx) searchSlots(a *access, behind bool) (wait int64, err error, done b
 		if c.read && c.ver != ver {
 			return 0, errVersion, true
 		}
-		c.img, c.ver = a.bucket.Slice(off, off+a.t.slot), ver
+		c.img, c.ver = s.bucket.Slice(off, off+a.t.slot), ver
 		tx.found(a)
 		return 0, nil, true
 	}
@@ -368,10 +379,10 @@ func (tx *Tx) absent(a *access, behind bool) error {
 			a.head = tx.headCell(a)
 		}
 		c := &tx.cells[a.head]
-		if (c.read || c.locked) && c.ver != a.first {
+		if (c.read || c.locked) && c.ver != tx.searches[a.search].first {
 			return errInsert
 		}
-		c.ver, c.read = a.first, true
+		c.ver, c.read = tx.searches[a.search].first, true
 	}
 	if a.cell != noCell { // what was thought to be its cell
 		tx.cells[a.cell].read = false
@@ -397,7 +408,7 @@ func (tx *Tx) absorbHead(a *access) (int64, error) {
 	}
 	if c.img.Nil() || !tx.headSeen(a.head) {
 		// First sight of the header under its lock.
-		copy(c.img.B, a.bucket.B[:c.slot])
+		copy(c.img.B(), tx.searches[a.search].bucket.B()[:c.slot])
 		_, wait, err := tx.lockedImage(c)
 		if err == errVersion {
 			err = errInsert
@@ -405,7 +416,7 @@ func (tx *Tx) absorbHead(a *access) (int64, error) {
 		if err != nil || !c.locked {
 			return wait, err
 		}
-		if err := a.ownBucket(); err != nil {
+		if err := tx.ownBucket(a); err != nil {
 			return 0, err
 		}
 		tx.seen = append(tx.seen, a.head)
@@ -434,13 +445,14 @@ type link struct {
 
 // addLink notes a bucket of a locked chain, once, with its newest image.
 func (tx *Tx) addLink(a *access) {
+	s := &tx.searches[a.search]
 	for i := range tx.links {
-		if tx.links[i].addr == a.at {
-			tx.links[i].img = a.bucket
+		if tx.links[i].addr == s.at {
+			tx.links[i].img = s.bucket
 			return
 		}
 	}
-	tx.links = append(tx.links, link{head: a.head, addr: a.at, img: a.bucket})
+	tx.links = append(tx.links, link{head: a.head, addr: s.at, img: s.bucket})
 }
 
 // chainOf returns the next bucket of a verified header. A virgin one has none;

@@ -57,7 +57,7 @@ func (u *session) end(tx *Tx, err error) error {
 	outcome := Committed
 	if err != nil {
 		outcome = Aborted
-		if isUnknown(err) {
+		if isUnknown(tx.doomed) && err == tx.doomed {
 			outcome = Unknown
 		} else if e := tx.abort(); e != nil {
 			u.lose(tx, Aborted)
@@ -90,14 +90,11 @@ func (u *session) count(tx *Tx, outcome Outcome, err error) {
 	case Unknown:
 		u.stats.Unknown++
 	case Aborted:
-		var c *ConflictError
 		if err == error(&tx.lost) {
-			c = &tx.lost
-		} else if !errors.As(err, &c) {
+			u.stats.Aborted[tx.lost.Reason]++
+		} else {
 			u.stats.Cancelled++
-			return
 		}
-		u.stats.Aborted[c.Reason]++
 	}
 }
 
@@ -252,6 +249,9 @@ const (
 func (db *DB) retry(tx *Tx, err error, attempt int) (bool, int64) {
 	if attempt > db.opt.MaxRetries || tx.lostSession {
 		return false, 0
+	}
+	if err != tx.doomed {
+		return false, 0 // the function's own
 	}
 	var b *brokenError
 	switch {

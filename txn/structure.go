@@ -59,7 +59,7 @@ func (tx *Tx) prepare() error {
 func (tx *Tx) restructure(i int32) *cell {
 	c := &tx.cells[i]
 	if c.kind == layout.KindBucket && !c.write {
-		c.chain = chainOf(c.img.B)
+		c.chain = chainOf(c.img.B())
 	}
 	c.write, c.structural = true, true
 	return c
@@ -109,7 +109,7 @@ func (tx *Tx) freeSlot(a *access) layout.Addr {
 		}
 		for j := range a.t.geo.Slots {
 			off := a.t.geo.SlotOffset(j)
-			img := l.img.B[off : off+a.t.slot]
+			img := l.img.B()[off : off+a.t.slot]
 			addr := l.addr + layout.Addr(off)
 			if l.used&(1<<j) != 0 || layout.Lock(img) != 0 {
 				continue
@@ -146,7 +146,7 @@ func (tx *Tx) cursorOf(t *Table, shard uint16) (*cursor, error) {
 	k := cursor{cell: i, cur: layout.OverflowCursor{Limit: t.meta.OverflowBuckets}}
 	if c.ver != 0 {
 		var err error
-		if k.cur, err = layout.DecodeOverflowCursor(layout.Value(c.img.B)); err != nil {
+		if k.cur, err = layout.DecodeOverflowCursor(layout.Value(c.img.B())); err != nil {
 			return nil, tx.doom(fmt.Errorf("%w: overflow cursor of table %q at %v: %w", ErrCorrupt, t.schema.Name, addr, err))
 		}
 	}
@@ -187,7 +187,7 @@ func (tx *Tx) addBucket(a *access) error {
 		return err
 	}
 	if addr == k.cur.FreeHead {
-		k.cur.FreeHead = chainOf(tx.cells[fresh].img.B)
+		k.cur.FreeHead = chainOf(tx.cells[fresh].img.B())
 		if tx.cells[fresh].write { // given back by this very transaction
 			k.cur.FreeHead = tx.cells[fresh].chain
 		}
@@ -306,7 +306,7 @@ func (tx *Tx) emptied(t *Table, l *link) bool {
 	}
 	for j := range t.geo.Slots {
 		off := t.geo.SlotOffset(j)
-		img := l.img.B[off : off+t.slot]
+		img := l.img.B()[off : off+t.slot]
 		addr := l.addr + layout.Addr(off)
 		switch layout.Verify(img, addr, t.slot) {
 		case layout.Virgin:

@@ -97,17 +97,3 @@ func (t *Table) cursorAddr(shard uint16) layout.Addr {
 	x := &t.meta.Extents[t.extentOf(shard)]
 	return layout.MakeAddr(x.Shard, x.Off)
 }
-
-// checkKey refuses a table or key that cannot be.
-func (t *Table) checkKey(db *DB, key []byte) error {
-	if t == nil || t.db != db {
-		return fmt.Errorf("%w: the table is nil or of another DB", ErrNoTable)
-	}
-	if t.dropped.Load() {
-		return fmt.Errorf("%w: %q was dropped", ErrNoTable, t.schema.Name)
-	}
-	if len(key) == 0 || len(key) > t.schema.KeySize {
-		return fmt.Errorf("%w: table %q: key has %d bytes, right is 1 to %d", ErrTooLarge, t.schema.Name, len(key), t.schema.KeySize)
-	}
-	return nil
-}

@@ -34,21 +34,24 @@ type Tx struct {
 	turned  bool  // has turned to the next log slot
 	logged  bool  // an entry may stand in log slots
 
-	keys  []byte
-	accs  []access
-	index []int32 // of accs by hash, when they are many
-	work  []int32 // accesses that wait for something
-	cells []cell
-	heads []int32 // cells that are head headers
-	seen  []int32 // of those, looked at behind their lock
-	links []link
-	turns []cursor
-	slots []int32 // cells of slots taken for inserts
+	keys     []byte
+	latest   int32 // access that was found last
+	accs     []access
+	index    []int32 // of accs by hash, when they are many
+	searches []search
+	work     []int32 // accesses that wait for something
+	cells    []cell
+	heads    []int32 // cells that are head headers
+	seen     []int32 // of those, looked at behind their lock
+	links    []link
+	turns    []cursor
+	slots    []int32 // cells of slots taken for inserts
 
-	writes []int32 // cells with new images, in the order they are logged
-	reads  []int32 // cells to validate
-	logs   []logged
-	group  layout.Version // new version of the structural cells
+	writes   []int32 // cells with new images, in the order they are logged
+	reads    []int32 // cells to validate
+	logs     []logged
+	oldBytes int            // of all old images
+	group    layout.Version // new version of the structural cells
 }
 
 // cursor is a table's overflow cursor in one shard, as this transaction leaves it.
@@ -73,7 +76,7 @@ func (tx *Tx) start(ctx context.Context, readOnly bool, attempt int) error {
 	tx.ctx, tx.token, tx.readOnly, tx.attempt = ctx, token, readOnly, attempt
 	tx.label, tx.doomed, tx.group = "", nil, 0
 	tx.locking, tx.turned, tx.logged, tx.live = false, false, false, true
-	tx.keys, tx.accs, tx.work, tx.cells = tx.keys[:0], tx.accs[:0], tx.work[:0], tx.cells[:0]
+	tx.keys, tx.accs, tx.work, tx.cells, tx.searches = tx.keys[:0], tx.accs[:0], tx.work[:0], tx.cells[:0], tx.searches[:0]
 	if len(tx.index) > 0 {
 		clear(tx.index)
 		tx.index = tx.index[:0]
@@ -95,15 +98,24 @@ func (tx *Tx) alloc(n int) (coord.Buf, error) {
 	return b, nil
 }
 
-// usable refuses calls that cannot be.
-func (tx *Tx) usable(t *Table, key []byte) error {
-	if !tx.live {
+// usable tells whether a key of a table may be asked for.
+func (tx *Tx) usable(t *Table, key []byte) bool {
+	return tx.live && tx.doomed == nil && t != nil && t.db == tx.db && uint(len(key)-1) < uint(t.schema.KeySize) && !t.dropped.Load()
+}
+
+// unusable says why not.
+func (tx *Tx) unusable(t *Table, key []byte) error {
+	switch {
+	case !tx.live:
 		return fmt.Errorf("%w: the transaction has ended", ErrClosed)
-	}
-	if tx.doomed != nil {
+	case tx.doomed != nil:
 		return tx.doomed
+	case t == nil || t.db != tx.db:
+		return fmt.Errorf("%w: the table is nil or of another DB", ErrNoTable)
+	case t.dropped.Load():
+		return fmt.Errorf("%w: %q was dropped", ErrNoTable, t.schema.Name)
 	}
-	return t.checkKey(tx.db, key)
+	return fmt.Errorf("%w: table %q: key has %d bytes, right is 1 to %d", ErrTooLarge, t.schema.Name, len(key), t.schema.KeySize)
 }
 
 // ID names this attempt, for Resolve and in histories.
@@ -126,13 +138,20 @@ func (tx *Tx) Fetch(refs ...Ref) error {
 		if r.mode != modeRead && tx.readOnly {
 			return ErrReadOnly
 		}
-		if err := tx.usable(r.table, r.key); err != nil {
-			return err
+		if !tx.usable(r.table, r.key) {
+			return tx.unusable(r.table, r.key)
 		}
+	}
+	first := len(tx.accs)
+	for i := range refs { // the cache's lines are on their way while the keys are listed
+		tx.enlist(refs[i].table, refs[i].key)
 	}
 	for i := range refs {
 		r := &refs[i]
-		j := tx.enlist(r.table, r.key)
+		j := int32(first + i)
+		if len(tx.accs) != first+len(refs) { // some were there, or are there twice
+			j = tx.find(r.table, r.key)
+		}
 		tx.require(j, r.mode)
 		tx.accs[j].asked = true
 	}
@@ -175,23 +194,35 @@ func (tx *Tx) get(t *Table, key []byte, m mode) ([]byte, error) {
 		return tx.show(a, layoutValue(&a.put))
 	}
 	if c := &tx.cells[a.cell]; c.locked {
-		return tx.show(a, layout.Value(c.img.B))
+		return tx.show(a, layout.Value(c.img.B()))
 	}
-	return layout.Value(tx.cells[a.cell].img.B), nil
+	return layout.Value(tx.cells[a.cell].img.B()), nil
 }
 
 // show gives the user a copy of a value: he may change it, and keeps it until the
 // transaction ends, while the value goes into the undo log, or is put again.
 func (tx *Tx) show(a *access, value []byte) ([]byte, error) {
-	if a.view.Nil() || !bytes.Equal(a.view.B, value) {
-		b, err := tx.alloc(len(value))
-		if err != nil {
-			return nil, err
+	if a.view.Nil() || !bytes.Equal(a.view.B(), value) {
+		b := tx.spare(a, a.view, a.t.slot, len(value))
+		if b.Nil() {
+			var err error
+			if b, err = tx.alloc(len(value)); err != nil {
+				return nil, err
+			}
 		}
-		copy(b.B, value)
-		a.view = b.Slice(0, len(value))
+		copy(b.B(), value)
+		a.view = b
 	}
-	return a.view.B, nil
+	return a.view.B(), nil
+}
+
+// spare returns the part of the memory behind a locked cell's image that is meant
+// for a new image or the user's copy, if used is nil: not in use yet.
+func (tx *Tx) spare(a *access, used coord.Buf, from, n int) coord.Buf {
+	if !used.Nil() || a.cell == noCell || tx.cells[a.cell].spare.Nil() {
+		return coord.Buf{}
+	}
+	return tx.cells[a.cell].spare.Slice(from, from+n)
 }
 
 // image is a record's new image: key and value in place, not yet sealed.
@@ -203,7 +234,7 @@ type image struct {
 
 func layoutValue(m *image) []byte {
 	start := layout.ImageSize(m.keyLen, 0)
-	return m.buf.B[start : start+m.valLen : start+m.valLen]
+	return m.buf.B()[start : start+m.valLen : start+m.valLen]
 }
 
 // writable refuses writes that cannot be.
@@ -219,18 +250,17 @@ func (tx *Tx) writable(t *Table, value []byte) error {
 
 // access returns the access of a key without fetching anything.
 func (tx *Tx) access(t *Table, key []byte) (int32, error) {
-	if err := tx.usable(t, key); err != nil {
-		return noCell, err
+	if !tx.usable(t, key) {
+		return noCell, tx.unusable(t, key)
 	}
 	return tx.enlist(t, key), nil
 }
 
 // enlist returns the access of a key that was found usable.
 func (tx *Tx) enlist(t *Table, key []byte) int32 {
-	hash := layout.HashKey(t.meta.ID, key)
-	i := tx.find(t, hash, key)
+	i := tx.find(t, key)
 	if i == noCell {
-		i = tx.add(t, hash, key)
+		i = tx.add(t, key)
 	}
 	return i
 }
@@ -251,12 +281,15 @@ func (tx *Tx) Put(t *Table, key, value []byte) error {
 func (tx *Tx) put(i int32, key, value []byte) error {
 	a := &tx.accs[i]
 	if a.put.buf.Nil() {
-		b, err := tx.alloc(a.t.slot)
-		if err != nil {
-			return err
+		b := tx.spare(a, a.put.buf, 0, a.t.slot)
+		if b.Nil() {
+			var err error
+			if b, err = tx.alloc(a.t.slot); err != nil {
+				return err
+			}
 		}
 		a.put.buf, a.put.keyLen = b, len(key)
-		copy(b.B[layout.HeaderSize:], key)
+		copy(b.B()[layout.HeaderSize:], key)
 	}
 	a.put.valLen = len(value)
 	copy(layoutValue(&a.put), value)

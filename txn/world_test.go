@@ -245,7 +245,7 @@ func (p *probe) read(node int, va uint64, n int) (out []byte) {
 func (p *probe) write(node int, va uint64, data []byte) {
 	p.t.Helper()
 	p.do(len(data), func(s *coord.Session, b coord.Buf) {
-		copy(b.B, data)
+		copy(b.B(), data)
 		s.Write(node, va, b)
 	}, func([]byte) {})
 }
@@ -269,7 +269,7 @@ func (p *probe) do(n int, stage func(*coord.Session, coord.Buf), look func([]byt
 	if err := s.Wait(); err != nil {
 		p.t.Fatalf("probe: %v", err)
 	}
-	look(b.B)
+	look(b.B())
 }
 
 // name joins parts to the name of a subtest.

@@ -117,7 +117,7 @@ const (
 
 // MR is a registered memory region.
 type MR interface {
-	Addr() uint64   // virtual address of the first byte, as SGE and remote peers name it
+	Addr() uint64   // address of Bytes()[0] in this process: SGEs and remote peers name it
 	Length() uint64 // bytes
 	LKey() uint32
 	RKey() uint32

@@ -3,8 +3,8 @@ package mem
 import (
 	"fmt"
 	"slices"
-	"sync"
 
+	"fjord/internal/words"
 	"fjord/verbs"
 )
 
@@ -19,7 +19,7 @@ type entry struct {
 type cq struct {
 	dev *Device
 
-	mu     sync.Mutex // last in the order of locks
+	mu     words.Lock // last in the order of locks
 	ring   []entry    // a power of two
 	head   uint64     // next to poll
 	tail   uint64     // next to fill

@@ -2,6 +2,7 @@ package mem
 
 import (
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"fjord/verbs"
@@ -15,7 +16,7 @@ type mr struct {
 	size   uint64
 	key    uint32
 	access verbs.Access
-	closed bool // guarded by dev.mu
+	gone   atomic.Bool // deregistered; set under dev.mu
 }
 
 // mrTable finds a region by its key: the low bits of the random key are chosen
@@ -102,11 +103,11 @@ func (m *mr) Bytes() []byte  { return m.mem.Bytes() }
 func (m *mr) Close() error {
 	d := m.pd.dev
 	d.mu.Lock()
-	if m.closed {
+	if m.gone.Load() {
 		d.mu.Unlock()
 		return nil
 	}
-	m.closed = true
+	m.gone.Store(true)
 	if t := d.mrs.Load(); t.get(m.key) == m {
 		d.mrs.Store(t.without(m))
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"fjord/internal/words"
 	"fjord/verbs"
 )
 
@@ -31,21 +32,22 @@ type qp struct {
 	// more: so a connection takes the place of another only when that is quiet.
 	moves sync.Mutex
 
-	mu        sync.Mutex // held while posting: also the in-flight flag that fence waits for
-	attr      verbs.QPAttr
-	closed    bool // refuses everything: destroyed, or its device is closed
-	destroyed bool
-	peer      *qp   // found at the first request
-	peerConn  *conn // the peer's connection to this QP
-	posted    uint64
-	freed     uint64
-	stage     []entry
-	segs      []segment
-	inline    []byte       // payload of the inline request being executed
-	stalled   []deferred   // requests behind a SEND that found no receive
-	deadline  int64        // when the first of them fails; 0: never
-	timer     verbs.Parker // of the worker that waits for the deadline
-	timing    bool         // there is such a worker
+	mu                    words.Lock // held while posting: also the in-flight flag that fence waits for
+	attr                  verbs.QPAttr
+	closed                bool // refuses everything: destroyed, or its device is closed
+	destroyed             bool
+	peer                  *qp   // found at the first request
+	peerConn              *conn // the peer's connection to this QP
+	posted                uint64
+	freed                 uint64
+	lastLocal, lastRemote *mr // regions of the latest requests, see quick
+	stage                 []entry
+	segs                  []segment
+	inline                []byte       // payload of the inline request being executed
+	stalled               []deferred   // requests behind a SEND that found no receive
+	deadline              int64        // when the first of them fails; 0: never
+	timer                 verbs.Parker // of the worker that waits for the deadline
+	timing                bool         // there is such a worker
 
 	sqDone uint64 // send slots given back; guarded by sendCQ.mu
 	rqDone uint64 // receive slots given back; guarded by recvCQ.mu

@@ -44,7 +44,11 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	if q.State() == verbs.StateRTS && len(wrs) > 0 {
 		peer, at = q.target()
 	}
-	for n = range wrs {
+	quick := 0
+	if peer != nil && len(q.stalled) == 0 {
+		quick = q.quick(wrs, peer)
+	}
+	for n = quick; n < len(wrs); n++ {
 		wr := &wrs[n]
 		if q.posted-q.freed >= uint64(q.init.MaxSendWR) && !q.reclaim() {
 			err = fmt.Errorf("%w: send queue of %d; poll a signaled completion first", verbs.ErrQueueFull, q.init.MaxSendWR)
@@ -79,9 +83,6 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 			lost = q.enterErr()
 			failed = st
 		}
-	}
-	if err == nil {
-		n = len(wrs)
 	}
 	pushed := len(q.stage) == 0 || q.sendCQ.push(q.stage)
 	q.mu.Unlock()
@@ -319,11 +320,7 @@ func (q *qp) atomic(wr *verbs.SendWR, p *qp) verbs.Status {
 	if wr.Opcode == verbs.OpFAA {
 		old = atomic.AddUint64(word, wr.CompareAdd) - wr.CompareAdd
 	} else {
-		for old = wr.CompareAdd; !atomic.CompareAndSwapUint64(word, wr.CompareAdd, wr.Swap); {
-			if old = atomic.LoadUint64(word); old != wr.CompareAdd {
-				break
-			}
-		}
+		old = swap(word, wr.CompareAdd, wr.Swap)
 	}
 	if uintptr(dst)&7 == 0 {
 		*(*uint64)(dst) = old

@@ -1,0 +1,8 @@
+//go:build !amd64
+
+package words
+
+import "unsafe"
+
+// Prefetch asks for the line at p without waiting for it, where the port can.
+func Prefetch(unsafe.Pointer) {}
