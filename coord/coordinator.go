@@ -156,7 +156,8 @@ func (c *Coordinator) Holds(node int, shard uint16) bool {
 func (c *Coordinator) Drain(ctx context.Context, epoch uint64) error {
 	for range 2 {
 		if c.onDrain != nil {
-			if err := c.onDrain(ctx, epoch); err != nil {
+			// A closed coordinator begins nothing: only what it still runs is waited for.
+			if err := c.onDrain(ctx, epoch); err != nil && !c.closed.Load() {
 				return err
 			}
 		}
@@ -174,10 +175,13 @@ func (c *Coordinator) Close(ctx context.Context) error {
 	if c.closed.Swap(true) {
 		return nil
 	}
-	if err := c.pool.close(ctx); err != nil {
+	quiet, err := c.pool.close(ctx)
+	if !quiet {
 		return err // a transaction still runs: its memory and its seat stay
 	}
-	err := c.dir.Leave(c.seat)
+	if e := c.dir.Leave(c.seat); err == nil {
+		err = e
+	}
 	c.release()
 	return err
 }

@@ -25,9 +25,10 @@ var (
 // Owners of a session that are no workers. Worker numbers (Runtime.Self) are
 // addresses or small counts, never these.
 const (
-	ownerManual = math.MaxUint64 - iota // a transaction that is ended by hand
-	ownerStats                          // somebody reads its counters
-	ownerLost                           // its transaction's outcome is unknown
+	ownerManual  = math.MaxUint64 - iota // a transaction that is ended by hand
+	ownerStats                           // somebody reads its counters
+	ownerLost                            // its transaction's outcome is unknown
+	ownerClosing                         // it is being freed
 	ownerClosed
 )
 
@@ -46,10 +47,13 @@ type pool struct {
 	newUser func(*Session) any
 	homes   []homeLine
 
-	waiters atomic.Int32 // workers that wait for a session
+	waiters  atomic.Int32 // workers that wait for a session
+	patience int64        // sessionPatience
 
 	mu       sync.Mutex
-	sessions []*Session // made so far; nil: being made
+	sessions []*Session // made so far; nil: being made, or could not be
+	spare    []int      // places in sessions of those that could not be made
+	making   int        // sessions being made
 	numbers  int        // session numbers given out
 	queue    []verbs.Parker
 	closed   bool
@@ -66,7 +70,7 @@ type home struct {
 const homeBits = 8
 
 func (p *pool) init(c *Coordinator, cfg Config) {
-	p.c, p.max, p.newUser = c, cfg.Sessions, cfg.NewUser
+	p.c, p.max, p.newUser, p.patience = c, cfg.Sessions, cfg.NewUser, sessionPatience
 	p.homes = make([]homeLine, 1<<homeBits)
 }
 
@@ -133,7 +137,7 @@ func (p *pool) acquire(ctx context.Context, who uint64) (*Session, error) {
 	p.waiters.Add(1)
 	defer p.waiters.Add(-1)
 	w := verbs.NewWaiter(p.c.rt)
-	for deadline := p.c.rt.Now() + sessionPatience; ; {
+	for deadline := p.c.rt.Now() + p.patience; ; {
 		var got *Session
 		var err error
 		ready := func() bool {
@@ -186,27 +190,33 @@ func (p *pool) try(ctx context.Context, who uint64) (*Session, error) {
 			return p.begin(s)
 		}
 	}
-	if len(p.sessions) == p.max {
+	i := len(p.sessions)
+	switch n := len(p.spare); {
+	case n > 0:
+		i, p.spare = p.spare[n-1], p.spare[:n-1]
+	case i == p.max:
 		p.mu.Unlock()
 		return nil, nil
+	default:
+		p.sessions = append(p.sessions, nil)
 	}
-	i := len(p.sessions)
-	p.sessions = append(p.sessions, nil)
+	p.making++
 	p.mu.Unlock()
 	s, err := newSession(ctx, p.c, i)
-	if err != nil {
-		p.mu.Lock()
-		if len(p.sessions) == i+1 { // others may have come behind it: then its place stays empty
-			p.sessions = p.sessions[:i]
+	if err == nil {
+		atomic.StoreUint64(&s.owner, who)
+		if p.newUser != nil {
+			s.User = p.newUser(s)
 		}
-		p.mu.Unlock()
-		return nil, err
-	}
-	atomic.StoreUint64(&s.owner, who)
-	if p.newUser != nil {
-		s.User = p.newUser(s)
 	}
 	p.mu.Lock()
+	p.making--
+	if err != nil {
+		p.spare = append(p.spare, i)
+		p.mu.Unlock()
+		p.wake() // the place is free for others to try
+		return nil, err
+	}
 	p.sessions[i] = s
 	p.settle(s, who)
 	p.mu.Unlock()
@@ -252,6 +262,10 @@ func (s *Session) Release() {
 // Park keeps the session out of use, since its transaction's outcome is unknown.
 func (s *Session) Park() { atomic.StoreUint64(&s.owner, ownerLost) }
 
+// Unpark takes a parked session into use again, by whoever ends its transaction;
+// false if another is at that, or the session is closed.
+func (s *Session) Unpark() bool { return atomic.CompareAndSwapUint64(&s.owner, ownerLost, ownerManual) }
+
 // wake lets all who wait try again.
 func (p *pool) wake() {
 	p.mu.Lock()
@@ -276,16 +290,18 @@ func (p *pool) snapshot() []*Session {
 	return all
 }
 
-// Sessions calls f with every session that it could take, idle as it is, and
-// busy with those that are running a transaction.
+// Sessions calls idle with every session that it could take, so that nobody
+// changes it meanwhile, or that is closed, and busy with those that are running a
+// transaction.
 func (c *Coordinator) Sessions(idle, busy func(*Session)) {
 	for _, s := range c.pool.snapshot() {
-		if atomic.CompareAndSwapUint64(&s.owner, 0, ownerStats) {
+		switch {
+		case atomic.CompareAndSwapUint64(&s.owner, 0, ownerStats):
 			idle(s)
 			s.Release()
-		} else if atomic.LoadUint64(&s.owner) == ownerClosed {
+		case atomic.LoadUint64(&s.owner) == ownerClosed:
 			idle(s)
-		} else {
+		default:
 			busy(s)
 		}
 	}
@@ -297,7 +313,11 @@ func (p *pool) drain(ctx context.Context) error {
 		ended := atomic.LoadUint64(&s.ended)
 		if err := p.until(ctx, func() bool {
 			o := atomic.LoadUint64(&s.owner)
-			return o == 0 || o == ownerStats || o == ownerLost || atomic.LoadUint64(&s.ended) != ended
+			switch o {
+			case 0, ownerStats, ownerLost, ownerClosing, ownerClosed:
+				return true
+			}
+			return atomic.LoadUint64(&s.ended) != ended
 		}); err != nil {
 			return fmt.Errorf("session %d is in a transaction: %w", s.index, err)
 		}
@@ -305,28 +325,39 @@ func (p *pool) drain(ctx context.Context) error {
 	return nil
 }
 
-// close takes every session out of use and frees it.
-func (p *pool) close(ctx context.Context) error {
+// close takes every session out of use and frees it. It is quiet if none is left
+// in use.
+func (p *pool) close(ctx context.Context) (quiet bool, err error) {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
 	p.wake()
+	if err := p.until(ctx, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.making == 0
+	}); err != nil {
+		return false, fmt.Errorf("coord: a session is being made: %w", err)
+	}
+	quiet = true
 	var first error
 	for _, s := range p.snapshot() {
 		err := p.until(ctx, func() bool {
-			return atomic.CompareAndSwapUint64(&s.owner, 0, ownerClosed) || atomic.CompareAndSwapUint64(&s.owner, ownerLost, ownerClosed)
+			return atomic.CompareAndSwapUint64(&s.owner, 0, ownerClosing) || atomic.CompareAndSwapUint64(&s.owner, ownerLost, ownerClosing)
 		})
 		if err != nil {
+			quiet = false
 			err = fmt.Errorf("coord: session %d is in a transaction: %w", s.index, err)
 		} else {
 			err = s.Settle(ctx)
 			s.free()
+			atomic.StoreUint64(&s.owner, ownerClosed)
 		}
 		if err != nil && first == nil {
 			first = err
 		}
 	}
-	return first
+	return quiet, first
 }
 
 // pollEvery is how often a rare wait looks again.

@@ -37,7 +37,10 @@ type Session struct {
 	cq      verbs.CQ
 	waiter  *verbs.Waiter
 	wcs     [16]verbs.WC
-	pending int // signaled requests not yet polled
+	pending int  // signaled requests not yet polled
+	rung    bool // Ring was called, Wait was not
+	sync    bool // the device executes requests while they are posted
+	spoiled int  // connections that have failed
 	arena   arena
 	lkey    uint32
 	log     int // index of the log slot in use
@@ -60,6 +63,8 @@ type conn struct {
 	n      int // staged
 	posted uint64
 	done   uint64           // requests up to here have executed
+	asked  uint64           // position of the latest signaled request
+	free   uint64           // queue slots up to here are free again
 	err    error            // the first failure since the last repair
 	owedTo [logSlots]uint64 // position of the latest release posted, by log slot
 	wrs    *[batchMax]verbs.SendWR
@@ -86,6 +91,7 @@ type owed struct {
 
 func newSession(ctx context.Context, c *Coordinator, index int) (_ *Session, err error) {
 	s := &Session{c: c, index: index, lkey: c.mr.LKey(), waiter: verbs.NewWaiter(c.rt)}
+	s.sync = c.dev.Attr().Caps&verbs.CapSyncPost != 0
 	s.conns = make([]conn, len(c.layout.Nodes))
 	defer func() {
 		if err != nil {
@@ -132,7 +138,11 @@ func (s *Session) connect(ctx context.Context, k *conn) error {
 		_ = qp.Close() // the first error is the one to tell
 		return fmt.Errorf("coord: connect to memory node %d: %w", k.node, err)
 	}
+	if k.err != nil {
+		s.spoiled--
+	}
 	k.qp, k.remote, k.err = qp, there.QPN, nil
+	k.asked, k.free = k.posted, k.posted
 	return nil
 }
 
@@ -274,6 +284,7 @@ func (s *Session) owe(node int, a layout.Addr, t lock.Token, v layout.Version) {
 // Ring rings the doorbell of every connection with staged requests. The last of
 // each is signaled; Wait waits for it.
 func (s *Session) Ring() {
+	s.rung = true
 	for i := range s.conns {
 		if k := &s.conns[i]; k.n > 0 {
 			s.ring(k, true)
@@ -285,68 +296,103 @@ func (s *Session) Ring() {
 func (s *Session) RingQuiet() {
 	for i := range s.conns {
 		if k := &s.conns[i]; k.n > 0 {
-			// A queue that is quiet for long must not fill up.
-			s.ring(k, k.posted-k.done > sqDepth/2)
+			s.ring(k, false)
 		}
 	}
 	if !s.c.inline {
-		_ = s.Wait() // buffers are about to be used again; a failure stays with its connection
+		_ = s.drain() // buffers are about to be used again; a failure stays with its connection
 	}
 }
 
 func (s *Session) ring(k *conn, signal bool) {
-	signal = signal || !s.c.inline
 	n := k.n
 	k.n = 0
 	if k.err != nil {
 		k.posted += uint64(n) // nothing of it will execute, as done tells
 		return
 	}
-	for k.posted-k.done+uint64(n) > sqDepth {
+	if s.sync {
+		signal = false // what was posted has executed; only slots are to be had back
+	}
+	signal = signal || !s.c.inline || k.posted-k.asked >= sqDepth/2
+	for k.posted-k.free+uint64(n) > sqDepth {
 		if s.pending == 0 || s.poll() != nil {
 			break // PostSend will say what is wrong
 		}
 	}
 	w := &k.wrs[(n-1)&(batchMax-1)]
 	if signal {
+		k.asked = k.posted + uint64(n)
 		w.Flags |= verbs.FlagSignaled
-		w.ID |= idSignaled | (k.posted + uint64(n))
+		w.ID |= idSignaled | k.asked
 	}
 	s.Stats.Doorbells++
 	posted, err := k.qp.PostSend(k.wrs[:n])
 	k.posted += uint64(n)
-	w.ID = uint64(k.node) << idNodeShift
-	if signal && posted == n {
-		s.pending++
+	if signal {
+		w.ID = uint64(k.node) << idNodeShift
+		if posted == n {
+			s.pending++
+		}
 	}
-	if err != nil && k.err == nil {
-		k.err = fmt.Errorf("coord: memory node %d: %w", k.node, err)
+	if err != nil {
+		s.spoil(k, fmt.Errorf("coord: memory node %d: %w", k.node, err))
+	}
+	if s.sync {
+		if c := s.cq.Poll(s.wcs[:]); c > 0 { // failures complete, signaled or not
+			s.take(s.wcs[:c])
+		}
+		if k.err == nil {
+			k.done = k.posted
+		}
 	}
 }
 
 // Wait waits for everything that Ring rang out: one round trip. It returns the
 // first failure; what did not fail has executed.
 func (s *Session) Wait() error {
-	if s.pending > 0 {
+	if s.rung {
+		s.rung = false
 		s.Stats.RoundTrips++
-	}
-	for s.pending > 0 {
-		if err := s.poll(); err != nil {
-			return err
+		if !s.sync {
+			if err := s.drain(); err != nil {
+				return err
+			}
 		}
 	}
 	return s.Broken()
 }
 
+// drain takes completions until none is awaited.
+func (s *Session) drain() error {
+	for s.pending > 0 {
+		if err := s.poll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Broken returns the failure of a connection that has failed since its last
 // repair, nil if all are well.
 func (s *Session) Broken() error {
+	if s.spoiled == 0 {
+		return nil
+	}
 	for i := range s.conns {
 		if s.conns[i].err != nil {
 			return s.conns[i].err
 		}
 	}
 	return nil
+}
+
+// spoil notes the failure of a connection; the first one counts.
+func (s *Session) spoil(k *conn, err error) {
+	if k.err == nil {
+		k.err = err
+		s.spoiled++
+	}
 }
 
 // Lost tells whether requests on a connection may not have executed.
@@ -357,21 +403,28 @@ func (s *Session) poll() error {
 	if err != nil {
 		return err
 	}
-	for i := range s.wcs[:n] {
-		wc := &s.wcs[i]
+	s.take(s.wcs[:n])
+	return nil
+}
+
+// take looks at completions.
+func (s *Session) take(wcs []verbs.WC) {
+	for i := range wcs {
+		wc := &wcs[i]
 		k := &s.conns[wc.ID>>idNodeShift]
 		if wc.ID&idSignaled != 0 {
 			s.pending--
+			k.free = wc.ID & idSeqMask
 		}
-		if wc.Status == verbs.StatusSuccess {
-			k.done = wc.ID & idSeqMask
-			continue
-		}
-		if k.err == nil || wc.Status != verbs.StatusWRFlushErr {
-			k.err = fmt.Errorf("coord: memory node %d: %w", k.node, wc.Err())
+		switch {
+		case wc.Status == verbs.StatusSuccess:
+			k.done = max(k.done, wc.ID&idSeqMask)
+		case k.err == nil:
+			s.spoil(k, fmt.Errorf("coord: memory node %d: %w", k.node, wc.Err()))
+		case wc.Status != verbs.StatusWRFlushErr:
+			k.err = fmt.Errorf("coord: memory node %d: %w", k.node, wc.Err()) // the cause, not its consequences
 		}
 	}
-	return nil
 }
 
 // trim forgets releases that are known to have executed.
@@ -483,9 +536,7 @@ func (s *Session) redeem(ctx context.Context, k *conn) error {
 					s.owed = append(s.owed, p)
 				}
 			}
-			if k.err == nil {
-				k.err = err
-			}
+			s.spoil(k, err)
 			return err
 		}
 	}

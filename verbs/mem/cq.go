@@ -3,6 +3,7 @@ package mem
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"fjord/internal/words"
 	"fjord/verbs"
@@ -21,8 +22,8 @@ type cq struct {
 
 	mu     words.Lock // last in the order of locks
 	ring   []entry    // a power of two
-	head   uint64     // next to poll
-	tail   uint64     // next to fill
+	head   uint64     // next to poll; changed under mu, read without
+	tail   uint64     // next to fill; likewise
 	depth  int
 	lost   bool // a completion found no room
 	told   bool // the loss has been handled
@@ -56,10 +57,14 @@ func (c *cq) Depth() int { return c.depth }
 
 // Poll takes completions.
 func (c *cq) Poll(wcs []verbs.WC) int {
+	if atomic.LoadUint64(&c.head) == atomic.LoadUint64(&c.tail) {
+		return 0
+	}
 	c.mu.Lock()
 	n := 0
-	for n < len(wcs) && c.head != c.tail {
-		e := &c.ring[c.head&uint64(len(c.ring)-1)]
+	head := c.head
+	for n < len(wcs) && head != c.tail {
+		e := &c.ring[head&uint64(len(c.ring)-1)]
 		wcs[n] = e.wc
 		if e.seq == 0 {
 			e.qp.rqDone++
@@ -67,9 +72,10 @@ func (c *cq) Poll(wcs []verbs.WC) int {
 			e.qp.sqDone = e.seq
 		}
 		e.qp = nil
-		c.head++
+		head++
 		n++
 	}
+	words.Release(&c.head, head)
 	c.mu.Unlock()
 	return n
 }
@@ -94,7 +100,7 @@ func (c *cq) push(es []entry) bool {
 			break
 		}
 		c.ring[c.tail&uint64(len(c.ring)-1)] = es[i]
-		c.tail++
+		words.Release(&c.tail, c.tail+1)
 	}
 	for _, p := range c.armed {
 		p.Unpark()
@@ -161,7 +167,7 @@ func (c *cq) forget(q *qp, posted uint64) {
 			keep++
 		}
 	}
-	c.tail = keep
+	words.Release(&c.tail, keep)
 	if c == q.recvCQ {
 		q.rqDone = posted
 	}

@@ -26,58 +26,70 @@ func (q *qp) quick(wrs []verbs.SendWR, p *qp) int {
 	if room := uint64(q.init.MaxSendWR) - (q.posted - q.freed); room < uint64(len(wrs)) {
 		wrs = wrs[:room]
 	}
-	lkey, lva, lsize, lbase := lm.key, lm.va, lm.size, lm.base
-	rkey, rva, rsize, rbase := rm.key, rm.va, rm.size, rm.base
-	all := q.init.SignalAll
-	n := 0
-	for ; n < len(wrs); n++ {
-		wr := &wrs[n]
-		if len(wr.SGL) == 0 {
-			break
-		}
-		s := &wr.SGL[0]
-		size, from, to := uint64(s.Length), s.Addr-lva, wr.RemoteAddr-rva
-		if s.LKey != lkey || wr.RKey != rkey || from > lsize || from+size > lsize || to > rsize || to+size > rsize || (from|to|size)&7 != 0 {
-			break
-		}
-		local, remote := unsafe.Add(lbase, from), unsafe.Add(rbase, to)
-		switch wr.Opcode {
-		case verbs.OpWrite:
-			if len(wr.SGL) != 1 || wr.Flags&verbs.FlagInline != 0 && size > uint64(q.init.MaxInline) || rights&verbs.AccessRemoteWrite == 0 {
-				if !q.quickPieces(wr, lm, rm, rights, to) {
-					goto done
-				}
-			} else {
-				words.StoreWords(remote, local, int(size>>3))
-			}
-		case verbs.OpRead:
-			if len(wr.SGL) != 1 || rights&verbs.AccessRemoteRead == 0 || wr.Flags&verbs.FlagInline != 0 {
-				goto done
-			}
-			words.LoadWords(local, remote, int(size>>3))
-		case verbs.OpCAS:
-			if size != 8 || len(wr.SGL) != 1 || rights&verbs.AccessRemoteAtomic == 0 || wr.Flags&verbs.FlagInline != 0 {
-				goto done
-			}
-			*(*uint64)(local) = swap((*uint64)(remote), wr.CompareAdd, wr.Swap)
-		case verbs.OpInvalid, verbs.OpWriteImm, verbs.OpSend, verbs.OpSendImm, verbs.OpFAA:
-			goto done
-		default:
-			goto done
-		}
-		if wr.Flags&verbs.FlagSignaled != 0 || all {
-			q.complete(wr, q.posted+uint64(n)+1, verbs.StatusSuccess)
+	for i := 1; i < len(wrs); i++ { // the lines are on their way while the first is worked on
+		if at := wrs[i].RemoteAddr - rm.va; at < rm.size && wrs[i].RemoteAddr^wrs[i-1].RemoteAddr >= 64 {
+			words.Prefetch(unsafe.Add(rm.base, at))
 		}
 	}
-done:
+	n := 0
+	for n < len(wrs) {
+		wr := &wrs[n]
+		if !quickOne(wr, lm, rm, rights, q.init.MaxInline) &&
+			(wr.Opcode != verbs.OpWrite || !q.quickPieces(wr, lm, rm, rights)) {
+			break
+		}
+		n++
+		if wr.Flags&verbs.FlagSignaled != 0 || q.init.SignalAll {
+			q.complete(wr, q.posted+uint64(n), verbs.StatusSuccess)
+		}
+	}
 	q.posted += uint64(n)
 	return n
 }
 
+// quickOne executes a request of one piece.
+func quickOne(wr *verbs.SendWR, lm, rm *mr, rights verbs.Access, maxInline uint32) bool {
+	if len(wr.SGL) != 1 {
+		return false
+	}
+	s := &wr.SGL[0]
+	size, from, to := uint64(s.Length), s.Addr-lm.va, wr.RemoteAddr-rm.va
+	if s.LKey != lm.key || wr.RKey != rm.key || from > lm.size || from+size > lm.size || to > rm.size || to+size > rm.size || (from|to|size)&7 != 0 {
+		return false
+	}
+	local, remote := unsafe.Add(lm.base, from), unsafe.Add(rm.base, to)
+	if wr.Flags&verbs.FlagInline != 0 && (wr.Opcode != verbs.OpWrite || s.Length > maxInline) {
+		return false
+	}
+	switch wr.Opcode {
+	case verbs.OpWrite:
+		if rights&verbs.AccessRemoteWrite == 0 {
+			return false
+		}
+		words.StoreWords(remote, local, int(size>>3))
+	case verbs.OpRead:
+		if rights&verbs.AccessRemoteRead == 0 {
+			return false
+		}
+		words.LoadWords(local, remote, int(size>>3))
+	case verbs.OpCAS:
+		if size != 8 || rights&verbs.AccessRemoteAtomic == 0 {
+			return false
+		}
+		*(*uint64)(local) = swap((*uint64)(remote), wr.CompareAdd, wr.Swap)
+	case verbs.OpInvalid, verbs.OpWriteImm, verbs.OpSend, verbs.OpSendImm, verbs.OpFAA:
+		return false
+	default:
+		return false
+	}
+	return true
+}
+
 // quickPieces executes a WRITE of several pieces, if all of them are as quick
 // wants the first.
-func (q *qp) quickPieces(wr *verbs.SendWR, lm, rm *mr, rights verbs.Access, to uint64) bool {
-	if rights&verbs.AccessRemoteWrite == 0 || len(wr.SGL) > q.init.MaxSendSGE {
+func (q *qp) quickPieces(wr *verbs.SendWR, lm, rm *mr, rights verbs.Access) bool {
+	to := wr.RemoteAddr - rm.va
+	if rights&verbs.AccessRemoteWrite == 0 || len(wr.SGL) < 2 || len(wr.SGL) > q.init.MaxSendSGE || wr.RKey != rm.key || to > rm.size || to&7 != 0 {
 		return false
 	}
 	total := uint64(0)

@@ -89,6 +89,20 @@ func closing() []spec {
 		fenced("a move to ERR", func(b *side) error { return b.qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState) }),
 		fenced("a move to RESET", func(b *side) error { return b.qp.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState) }),
 		fenced("QP.Close", func(b *side) error { return b.qp.Close() }),
+		{"SENDs under way end when their receiver leaves", func(t *T) {
+			for range t.rounds(30) {
+				a, b := t.pair(sized(n), impatient)
+				for range 60 {
+					b.receive(0, 64)
+				}
+				// The receiver leaves most probably in the midst of a batch.
+				st, err := t.during(a, []verbs.SendWR{a.to(b, verbs.OpWrite, 0, n, 0), a.to(b, verbs.OpSend, 0, 64, 0), a.to(b, verbs.OpWrite, 0, n, 0),
+					a.to(b, verbs.OpSend, 0, 64, 0)}, b.toErr)
+				if err != nil || st != verbs.StatusRetryExcErr && st != verbs.StatusRemOpErr && st != verbs.StatusRemAbortErr {
+					t.Fatalf("the requests ended with %v, %v", st, err)
+				}
+			}
+		}},
 		{"a fenced peer's requests do not reach the QP's next connection", func(t *T) {
 			// A's are the writes of 1, C's those of 2; B changes from A to C.
 			for range t.rounds(30) {

@@ -212,6 +212,21 @@ func opcodes() []spec {
 			t.same(b.arrived(), verbs.WC{ID: 9, ByteLen: 64, QPN: b.qp.Num(), Opcode: verbs.WCRecv})
 			b.holds("sent", 0, fill(4, 64))
 			b.holds("written", 512, fill(4, 64))
+
+			wrs = []verbs.SendWR{a.to(b, verbs.OpSend, 0, 64, 0), a.to(b, verbs.OpWrite, 0, 64, 1024)}
+			a.post(wrs...) // they wait for a receive
+			for i := range wrs {
+				wrs[i].SGL[0] = verbs.SGE{Addr: 1, Length: 1 << 31, LKey: 1}
+				wrs[i] = verbs.SendWR{}
+			}
+			b.receive(2048, 64)
+			for range 2 {
+				if wc := a.sent(); wc.Status != verbs.StatusSuccess {
+					t.Fatal(show(wc))
+				}
+			}
+			b.holds("written later", 1024, fill(4, 64))
+			b.holds("sent later", 2048, fill(4, 64))
 		}},
 	}
 }

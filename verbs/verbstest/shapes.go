@@ -150,6 +150,18 @@ func shapes() []spec {
 				t.Fatalf("accepted %d sends and %d receives, right is 0 and 1", n, n2)
 			}
 		}},
+		{"a QP made for no pieces takes none", func(t *T) {
+			a, b := t.pair(func(c *conf) { c.init.MaxSendSGE, c.init.MaxRecvSGE = 0, 0 })
+			_, err := a.qp.PostSend([]verbs.SendWR{a.to(b, verbs.OpWrite, 0, 8, 0)})
+			t.refusal("PostSend", err, verbs.ErrInvalid)
+			_, err = b.qp.PostRecv([]verbs.RecvWR{{SGL: b.sgl(0, 8)}})
+			t.refusal("PostRecv", err, verbs.ErrInvalid)
+			b.receiveWR(verbs.RecvWR{})
+			wr := a.to(b, verbs.OpSend, 0, 0, 0)
+			wr.SGL = nil
+			a.do(wr)
+			b.arrived()
+		}},
 		{"requests of no bytes succeed and touch nothing, whatever key and address they name", func(t *T) {
 			a, b := t.pair()
 			b.poke(0, fill(1, 256))
@@ -196,6 +208,14 @@ func shapes() []spec {
 				t.Skipf("MaxMsgSize of %d in %d pieces needs a region of %d bytes", most, pieces, each)
 			}
 			a, b := t.pair(sized(each), func(c *conf) { c.init.MaxSendSGE = int(pieces) })
+			if one := most + 8; !raceEnabled && one <= 1<<32-1 && one <= min(t.a.Attr().MaxMRSize, t.b.Attr().MaxMRSize) && one <= 2<<30 {
+				// One piece, of memory that is mapped but, as nobody touches it, not there.
+				c, d := t.pair(sized(one))
+				for _, op := range []verbs.Opcode{verbs.OpWrite, verbs.OpRead} {
+					c.fails(c.to(d, op, 0, int(one), 0), verbs.StatusLocLenErr)
+					t.reconnect(c, d)
+				}
+			}
 			for _, op := range []verbs.Opcode{verbs.OpWrite, verbs.OpRead, verbs.OpSend} {
 				wr := a.to(b, op, 0, 0, 0)
 				wr.SGL = nil

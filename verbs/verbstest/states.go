@@ -212,6 +212,14 @@ func states() []spec {
 				if wc := b.arrived(); wc.ID != id {
 					t.Fatal(show(wc))
 				}
+				for range 20 { // slots come and go as before
+					b.receive(64, 8)
+					a.do(a.to(b, verbs.OpSend, 0, 8, 0))
+					b.arrived()
+				}
+				for range 8 {
+					b.receive(64, 8)
+				}
 				t.reconnect(a, b)
 			}
 		}},
