@@ -187,6 +187,8 @@ func (tx *Tx) sealCell(c *cell) error {
 	writer, ver := uint64(tx.token), c.newVer|layout.Pending
 	n := 0
 	switch {
+	case c.kind == layout.KindRecord && !c.erase:
+		n = layout.SealCell(c.next.B(), c.addr, ver, writer, c.kind, int(c.keyLen), int(c.valLen))
 	case c.erase:
 		c.newVer |= layout.Absent
 		ver |= layout.Absent

@@ -73,7 +73,7 @@ func Open(ctx context.Context, o Options) (_ *DB, err error) {
 	db.co, err = coord.Join(ctx, cluster, db.dev, coord.Config{Sessions: o.Sessions, Cache: o.AddressCache, HugePages: o.HugePages,
 		NewUser: func(s *coord.Session) any { return newSession(db, s) }, OnDrain: db.onDrain})
 	if err != nil {
-		return nil, fmt.Errorf("txn: join the cluster: %w", err)
+		return nil, fmt.Errorf("join the cluster: %w", sessionError(err))
 	}
 	if w := db.co.Fallback(); w != nil {
 		o.Logger.Warn("huge pages", zap.Error(w))
@@ -214,19 +214,29 @@ const maxKnown = 4096
 // the memory nodes are reachable again; else it returns Unknown and an error,
 // and may be called again. ErrNotFound: the DB knows no such transaction.
 func (db *DB) Resolve(ctx context.Context, id ID) (Outcome, error) {
-	db.mu.Lock()
-	if o, ok := db.known[id]; ok {
+	var f unfinished
+	for {
+		db.mu.Lock()
+		o, known := db.known[id]
+		var lost bool
+		f, lost = db.lost[id]
 		db.mu.Unlock()
-		return o, nil
-	}
-	f, ok := db.lost[id]
-	delete(db.lost, id) // one caller works on it
-	db.mu.Unlock()
-	if !ok {
-		return Unknown, fmt.Errorf("%w: no transaction %v with an unknown outcome", ErrNotFound, id)
-	}
-	if db.closed.Load() {
-		return Unknown, ErrClosed
+		switch {
+		case known:
+			return o, nil
+		case db.closed.Load():
+			return Unknown, ErrClosed
+		case !lost:
+			return Unknown, fmt.Errorf("%w: no transaction %v with an unknown outcome", ErrNotFound, id)
+		}
+		if f.tx.s.Unpark() {
+			break
+		}
+		// Another caller is at work on it, or the DB is being closed.
+		if err := ctx.Err(); err != nil {
+			return Unknown, err
+		}
+		db.rt.Sleep(retryMax)
 	}
 	tx := f.tx
 	tx.ctx = ctx
@@ -242,9 +252,10 @@ func (db *DB) Resolve(ctx context.Context, id ID) (Outcome, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if err != nil {
-		db.lost[id] = f
+		tx.s.Park()
 		return Unknown, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	delete(db.lost, id)
 	db.known[id] = outcome
 	db.order = append(db.order, id)
 	if len(db.order) > maxKnown {

@@ -160,7 +160,13 @@ func (tx *Tx) absorbAt(a *access) (int64, error) {
 			}
 		case word(c.aux.B()[auxCAS:]) != uint64(tx.token):
 			return wait, err
-		default: // held by this transaction, for the key that is there now
+		default:
+			// Held by this transaction: for the key that is there now; or that is this
+			// key, and another, which was thought to be here, is about to give it back.
+			st = layout.Verify(c.img.B(), c.addr, c.slot)
+			if st == layout.Torn || st == layout.Valid && bytes.Equal(layout.Key(c.img.B()), tx.keyOf(a)) {
+				return tx.again(a)
+			}
 		}
 	} else {
 		var wait int64

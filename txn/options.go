@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,7 +30,7 @@ type Options struct {
 	HugePages verbs.HugePages
 
 	// Sessions is how many transactions may run at once; more wait for their
-	// turn. Default 128.
+	// turn. Default 128, or what Cluster allows if that is less.
 	Sessions int
 	// AddressCache is how many addresses of records are remembered, 8 bytes each.
 	// Default 1 Mi.
@@ -73,6 +74,11 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.Sessions == 0 {
 		o.Sessions = defaultSessions
+		if o.Cluster != nil {
+			if l, err := o.Cluster.Layout(context.Background()); err == nil { // else Open will tell
+				o.Sessions = min(o.Sessions, int(l.Header.Sessions))
+			}
+		}
 	}
 	if o.AddressCache == 0 {
 		o.AddressCache = defaultCache

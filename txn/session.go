@@ -285,10 +285,12 @@ func sessionError(err error) error {
 		return fmt.Errorf("%w: Update or View inside Update or View; use the outer Tx", ErrNested)
 	case errors.Is(err, coord.ErrEnded):
 		return fmt.Errorf("%w: %w", ErrClosed, err)
-	case errors.Is(err, coord.ErrNoSession):
+	case errors.Is(err, coord.ErrNoSession), errors.Is(err, coord.ErrNoSeat):
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	case errors.Is(err, coord.ErrNoNode):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case errors.Is(err, coord.ErrConfig):
+		return fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	return err
 }

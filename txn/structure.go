@@ -10,6 +10,9 @@ import (
 // prepare takes every lock that the writes need and that is not held: of keys
 // put without a fetch, then of bucket headers and slots for inserts and deletes.
 func (tx *Tx) prepare() error {
+	if !tx.unready {
+		return nil // every write is of a record that is there and locked
+	}
 	structural := false
 	for i := range tx.accs {
 		a := &tx.accs[i]

@@ -32,6 +32,7 @@ type Tx struct {
 	doomed  error // sticks: the attempt cannot commit
 	locking bool  // has posted a CAS
 	turned  bool  // has turned to the next log slot
+	unready bool  // has writes that need more locks
 	logged  bool  // an entry may stand in log slots
 
 	keys     []byte
@@ -75,7 +76,7 @@ func (tx *Tx) start(ctx context.Context, readOnly bool, attempt int) error {
 	tx.s.Reset()
 	tx.ctx, tx.token, tx.readOnly, tx.attempt = ctx, token, readOnly, attempt
 	tx.label, tx.doomed, tx.group = "", nil, 0
-	tx.locking, tx.turned, tx.logged, tx.live = false, false, false, true
+	tx.locking, tx.turned, tx.unready, tx.logged, tx.live = false, false, false, false, true
 	tx.keys, tx.accs, tx.work, tx.cells, tx.searches = tx.keys[:0], tx.accs[:0], tx.work[:0], tx.cells[:0], tx.searches[:0]
 	if len(tx.index) > 0 {
 		clear(tx.index)
@@ -294,6 +295,7 @@ func (tx *Tx) put(i int32, key, value []byte) error {
 	a.put.valLen = len(value)
 	copy(layoutValue(&a.put), value)
 	a.op = opPut
+	tx.unready = tx.unready || !a.known || !a.present || !tx.cells[a.cell].locked
 	return nil
 }
 
@@ -345,5 +347,6 @@ func (tx *Tx) Delete(t *Table, key []byte) error {
 		return ErrNotFound
 	}
 	a.op = opDelete
+	tx.unready = true
 	return nil
 }

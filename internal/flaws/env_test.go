@@ -56,8 +56,8 @@ func open(t testing.TB, s shape) *env {
 	e := &env{World: script.New(t, s.seed), t: t}
 	e.NoInline = s.noInline
 	var err error
-	e.cluster, err = coord.NewCluster(coord.ClusterConfig{MemoryNodes: s.nodes, Replicas: s.replicas, NodeMemory: 8 << 20,
-		Coordinators: s.coords, Sessions: 4, LogSlot: 64 << 10, HugePages: verbs.HugeNever}, e.NewDevice)
+	e.cluster, err = coord.NewCluster(coord.ClusterConfig{MemoryNodes: s.nodes, Replicas: s.replicas, NodeMemory: 3 << 20,
+		Coordinators: s.coords, Sessions: 4, LogSlot: 16 << 10, HugePages: verbs.HugeNever}, e.NewDevice)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func (e *env) close() {
 	if e.db == nil {
 		return
 	}
-	if e.Alive() {
+	if e.Alive() && !e.t.Failed() {
 		for _, db := range e.db {
 			if err := db.Close(); err != nil {
 				e.t.Error(err)
@@ -99,12 +99,16 @@ func (e *env) close() {
 	e.db = nil
 }
 
-// check looks for what must not be, when all transactions have ended.
-func (e *env) check() {
+// check looks for what must not be, when all transactions have ended. dead are
+// coordinators that have crashed.
+func (e *env) check(dead ...int) {
 	e.t.Helper()
 	var r *txn.CheckReport
 	for range 2 { // in the first turn each coordinator gives back what it owes
-		for _, db := range e.db {
+		for c, db := range e.db {
+			if slices.Contains(dead, c) {
+				continue
+			}
 			var err error
 			if r, err = db.Check(ctx); err != nil {
 				e.t.Fatal(err)
@@ -221,7 +225,13 @@ func (e *env) head(k int) layout.Addr {
 	}
 	ops := e.Traced()
 	e.must(tx.Abort())
-	return e.cell(ops[0].Place())
+	for _, op := range ops {
+		if op.Opcode == verbs.OpCAS {
+			return e.cell(op.Place())
+		}
+	}
+	e.t.Fatalf("no lock of key %d's bucket in %v", k, ops)
+	return 0
 }
 
 // cell returns the address of what is at a place.
@@ -260,4 +270,97 @@ func (e *env) logs(node int, token lock.Token) (all []layout.LogEntry) {
 		}
 	}
 	return all
+}
+
+// by matches requests of a task with an opcode that touch a place.
+func by(task string, code verbs.Opcode, p script.Place) func(*script.Op) bool {
+	return func(op *script.Op) bool { return op.By == task && op.On(code, p) }
+}
+
+// cells matches a task's WRITEs of whole images: unlocks have 16 bytes at most.
+func cells(task string) func(*script.Op) bool {
+	return func(op *script.Op) bool {
+		return op.By == task && op.Opcode == verbs.OpWrite && op.InExtents() && op.Len > 16
+	}
+}
+
+// logEntry matches a task's WRITEs of log entries.
+func logEntry(task string) func(*script.Op) bool {
+	return func(op *script.Op) bool {
+		return op.By == task && op.Opcode == verbs.OpWrite && op.InLog() && op.Len > 8
+	}
+}
+
+// logMark matches a task's WRITE of an entry's state at a node.
+func logMark(task string, node int) func(*script.Op) bool {
+	return func(op *script.Op) bool {
+		return op.By == task && op.Opcode == verbs.OpWrite && op.InLog() && op.Len == 8 && op.Node == node
+	}
+}
+
+// spread puts keys whose records have different primaries, one for each node, and
+// lets all coordinators know where they are.
+func (e *env) spread() []int {
+	e.t.Helper()
+	keys := make([]int, len(e.Layout.Nodes))
+	for k, left := 1, len(keys); left > 0; k++ {
+		e.put(0, k, 0)
+		for c := range e.db {
+			e.get(c, k)
+		}
+		if s := e.addr(0, k).Shard(); keys[s] == 0 {
+			keys[s] = k
+			left--
+		}
+	}
+	return keys
+}
+
+// known lets all coordinators know where keys are.
+func (e *env) known(keys ...int) {
+	for c := range e.db {
+		for _, k := range keys {
+			e.get(c, k)
+		}
+	}
+}
+
+// attempt starts a task that runs one attempt by hand, as Update would.
+func (e *env) attempt(name string, c int, fn func(tx *txn.Tx) error) *attempt {
+	a := &attempt{}
+	a.Task = e.Start(name, func() {
+		tx, err := e.db[c].Begin(ctx)
+		if err != nil {
+			a.err = err
+			return
+		}
+		a.id = tx.ID()
+		if a.err = fn(tx); a.err != nil {
+			if err := tx.Abort(); err != nil {
+				a.err = err
+			}
+			return
+		}
+		a.err = tx.Commit(ctx)
+	})
+	return a
+}
+
+// attempt is a transaction that runs once, in a task.
+type attempt struct {
+	*script.Task
+	id  txn.ID
+	err error
+}
+
+// readPut reads keys and puts values: keys to read, then key, value, ...
+func (e *env) readPut(c int, reads []int, kv ...int) func(*txn.Tx) error {
+	return func(tx *txn.Tx) error {
+		for _, k := range reads {
+			if _, err := e.read(tx, c, k); err != nil {
+				return err
+			}
+		}
+		return e.puts(c, kv...)(tx)
+	}
 }

@@ -2,6 +2,7 @@ package flaws_test
 
 import (
 	"fmt"
+	"testing"
 
 	"fjord/internal/serial"
 	"fjord/txn"
@@ -27,4 +28,20 @@ func (h *history) Record(a *txn.Attempt) {
 		s.Writes = append(s.Writes, serial.Write{Table: w.Table, Key: string(w.Key), Prev: w.Prev, Version: w.Version, Delete: w.Delete})
 	}
 	h.Attempts = append(h.Attempts, s)
+}
+
+// check wants the history to be strictly serializable.
+func (h *history) check(t testing.TB) {
+	t.Helper()
+	res := serial.Check(&h.History, serial.Options{})
+	if res.OK && !res.Undecided {
+		return
+	}
+	for i := range res.Violations {
+		t.Log(res.Violations[i].Explain())
+	}
+	for _, a := range h.Attempts {
+		t.Logf("%+v", a)
+	}
+	t.Fatal(res.String())
 }

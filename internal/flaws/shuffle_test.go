@@ -123,18 +123,7 @@ func shuffle(t *testing.T, seed uint64, verbose bool) tally {
 		t.Logf("%+v\n%+v keys %d deletes %v tasks %d\n%+v", s, chaos, b.keys, b.deletes, tasks, b.tally)
 	}
 	b.check()
-	res := serial.Check(&h.History, serial.Options{})
-	if !res.OK || res.Undecided {
-		for i := range res.Violations {
-			t.Log(res.Violations[i].Explain())
-		}
-		if verbose {
-			for _, a := range h.Attempts {
-				t.Logf("%+v", a)
-			}
-		}
-		t.Fatal(res.String())
-	}
+	h.check(t)
 	sum := 0
 	b.must(b.db[0].View(ctx, func(tx *txn.Tx) (err error) {
 		sum, err = b.total(tx, 0)

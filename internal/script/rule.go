@@ -2,19 +2,19 @@ package script
 
 import "fjord/verbs"
 
-// Rule says what is to become of a request. It meets each request once, when it
-// would execute next.
+// Rule says what is to become of a request: the first that matches, unless Nth or
+// All says otherwise. It meets each request once, when that would execute next.
 type Rule struct {
 	w     *World
 	name  string
 	match func(*Op) bool
 	act   action
-	order []int // tear: the lines, in the order in which they execute
-	stop  int   // tear: how many of them before it is held
-	nth   uint64
+	order []int  // tear: the lines, in the order in which they execute
+	stop  int    // tear: how many of them before it is held
+	nth   uint64 // 0: every one
 	met   uint64
 	over  bool
-	op    *Op
+	ops   []*Op
 }
 
 type action uint8
@@ -76,52 +76,53 @@ func (w *World) CrashAfter(name string, match func(*Op) bool) *Rule {
 	return w.rule(name, actCrashAfter, match)
 }
 
-// Nth makes the rule one for the n-th request that matches, not the first.
+// Nth makes the rule one for the n-th request that matches.
 func (r *Rule) Nth(n int) *Rule {
 	r.nth = uint64(n)
 	return r
 }
 
+// All makes the rule one for every request that matches, on any QP.
+func (r *Rule) All() *Rule { return r.Nth(0) }
+
 // Hit tells whether the rule has struck.
-func (r *Rule) Hit() bool { return r.op != nil }
+func (r *Rule) Hit() bool { return len(r.ops) > 0 }
 
-// Op returns the request that the rule has struck; nil if none yet.
-func (r *Rule) Op() *Op { return r.op }
-
-// Await fails the test unless the rule has struck.
+// Await returns the first request that the rule has struck. It fails the test if
+// there is none.
 func (r *Rule) Await() *Op {
 	r.w.tb.Helper()
-	if r.op == nil {
+	if !r.Hit() {
 		r.w.tb.Fatalf("script: rule %q has met no request:\n%s", r.name, r.w.Stand())
 	}
-	return r.op
+	return r.ops[0]
 }
 
 // Release ends the rule and lets what it holds go on. It is called by the test's
 // goroutine.
 func (r *Rule) Release() {
 	r.over = true
-	o := r.op
-	if o == nil {
-		return
-	}
-	if o.held == r {
-		o.held = nil
-		o.q.retire()
-	}
-	if r.w.chaos == nil {
-		for len(o.q.ghosts) > 0 {
-			o.q.haunt()
+	for _, o := range r.ops {
+		if o.held == r {
+			o.held = nil
+			o.q.retire()
 		}
-		o.q.run()
+		if r.w.chaos == nil {
+			for len(o.q.ghosts) > 0 {
+				o.q.haunt()
+			}
+			o.q.run()
+		}
 	}
 }
 
 // Step lets a torn request execute one more line, and holds it again.
 func (r *Rule) Step() {
-	if o := r.op; o != nil && o.held == r {
-		o.held, o.stop = nil, 1
-		o.q.step(o.q.next())
+	for _, o := range r.ops {
+		if o.held == r {
+			o.held, o.stop = nil, 1
+			o.q.step(o.q.next())
+		}
 	}
 }
 
@@ -129,13 +130,13 @@ func (r *Rule) Step() {
 // must not.
 func (w *World) judge(op *Op) bool {
 	for _, r := range w.rules {
-		if r.over || r.op != nil || !r.match(op) {
+		if r.over || r.nth > 0 && r.met == r.nth || !r.match(op) {
 			continue
 		}
-		if r.met++; r.met != r.nth {
+		if r.met++; r.met < r.nth {
 			continue
 		}
-		r.op = op
+		r.ops = append(r.ops, op)
 		switch r.act {
 		case actHold, actFail, actStrand, actCrash:
 			return w.strike(op, r)
@@ -201,6 +202,16 @@ func lines(op *Op, order []int) []piece {
 }
 
 const lineSize = 64
+
+// Crashed ends a coordinator as it is now: what it has posted and has not executed
+// vanishes, and its tasks with it.
+func (w *World) Crashed(coord int) {
+	for _, q := range w.wires {
+		if q.dev.index == coord {
+			q.dev.crash()
+		}
+	}
+}
 
 // crash ends a coordinator.
 func (d *device) crash() {

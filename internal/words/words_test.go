@@ -134,12 +134,12 @@ func reads(rounds int, write func(i uint64), look func() error) (err error) {
 			}
 		}
 	}()
-	for last := false; !last; {
+	for last, n := false, 0; !last; n++ {
 		last = done.Load()
 		if err == nil {
 			err = look()
 		}
-		if err != nil {
+		if err != nil || n%1024 == 0 {
 			runtime.Gosched()
 		}
 	}

@@ -54,7 +54,7 @@ func quickOne(wr *verbs.SendWR, lm, rm *mr, rights verbs.Access, maxInline uint3
 	}
 	s := &wr.SGL[0]
 	size, from, to := uint64(s.Length), s.Addr-lm.va, wr.RemoteAddr-rm.va
-	if s.LKey != lm.key || wr.RKey != rm.key || from > lm.size || from+size > lm.size || to > rm.size || to+size > rm.size || (from|to|size)&7 != 0 {
+	if s.LKey != lm.key || wr.RKey != rm.key || size > maxMsg || from > lm.size || from+size > lm.size || to > rm.size || to+size > rm.size || (from|to|size)&7 != 0 {
 		return false
 	}
 	local, remote := unsafe.Add(lm.base, from), unsafe.Add(rm.base, to)
@@ -116,7 +116,7 @@ func (q *qp) quickPieces(wr *verbs.SendWR, lm, rm *mr, rights verbs.Access) bool
 // regions finds the two regions of a request, for quick to go on with; nil if
 // there is anything the matter with them.
 func (q *qp) regions(wr *verbs.SendWR, p *qp) (lm, rm *mr) {
-	if len(wr.SGL) == 0 {
+	if len(wr.SGL) == 0 || q.init.MaxSendSGE == 0 {
 		return nil, nil
 	}
 	lm, rm = q.dev.mrs.Load().get(wr.SGL[0].LKey), p.dev.mrs.Load().get(wr.RKey)

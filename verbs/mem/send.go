@@ -24,6 +24,23 @@ const rnr = verbs.Status(0xff)
 // PostSend executes requests, in order, in the calling goroutine.
 func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	q.mu.Lock()
+	done := 0
+	if q.State() == verbs.StateRTS && len(q.stalled) == 0 && len(wrs) > 0 && !q.closed {
+		if p, _ := q.target(); p != nil {
+			q.stage = q.stage[:0]
+			done = q.quick(wrs, p)
+			if done == len(wrs) && len(q.stage) == 0 {
+				q.mu.Unlock()
+				return done, nil
+			}
+		}
+	}
+	return q.post(wrs, done)
+}
+
+// post executes what quick has left of wrs, from index n on, and pushes the
+// completions. It is called with mu held and releases it.
+func (q *qp) post(wrs []verbs.SendWR, n int) (int, error) {
 	if st := q.State(); q.closed || st != verbs.StateRTS && st != verbs.StateErr {
 		closed := q.closed
 		q.mu.Unlock()
@@ -32,23 +49,20 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 		}
 		return 0, fmt.Errorf("%w: PostSend in %v, right is RTS", verbs.ErrState, st)
 	}
-	q.stage = q.stage[:0]
+	if n == 0 {
+		q.stage = q.stage[:0]
+	}
 	var (
 		peer   *qp
 		at     *conn // the connection on which peer serves
 		failed = verbs.StatusSuccess
 		err    error
-		n      int
 		lost   [2]*cq
 	)
 	if q.State() == verbs.StateRTS && len(wrs) > 0 {
 		peer, at = q.target()
 	}
-	quick := 0
-	if peer != nil && len(q.stalled) == 0 {
-		quick = q.quick(wrs, peer)
-	}
-	for n = quick; n < len(wrs); n++ {
+	for ; n < len(wrs); n++ {
 		wr := &wrs[n]
 		if q.posted-q.freed >= uint64(q.init.MaxSendWR) && !q.reclaim() {
 			err = fmt.Errorf("%w: send queue of %d; poll a signaled completion first", verbs.ErrQueueFull, q.init.MaxSendWR)

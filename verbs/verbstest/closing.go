@@ -27,6 +27,17 @@ func (s *side) pester(wrs ...verbs.SendWR) (verbs.Status, error) {
 	return verbs.StatusSuccess, nil
 }
 
+// keepReceiving posts and polls receives as long as the QP is in RTS.
+func (s *side) keepReceiving(sgl []verbs.SGE) {
+	var wcs [16]verbs.WC
+	recvs := []verbs.RecvWR{{SGL: sgl}, {SGL: sgl}, {SGL: sgl}, {SGL: sgl}}
+	for s.qp.State() == verbs.StateRTS && !s.t.stop.Load() {
+		_, _ = s.qp.PostRecv(recvs)
+		s.recv.Poll(wcs[:])
+		s.t.breathe()
+	}
+}
+
 // traffic are one-sided requests against peer's region.
 func (s *side) traffic(peer *side, n int) []verbs.SendWR {
 	wrs := []verbs.SendWR{s.to(peer, verbs.OpWrite, 0, n, 0), s.to(peer, verbs.OpRead, 0, n, 0)}
@@ -92,15 +103,15 @@ func closing() []spec {
 		{"SENDs under way end when their receiver leaves", func(t *T) {
 			for range t.rounds(30) {
 				a, b := t.pair(sized(n), impatient)
-				for range 60 {
-					b.receive(0, 64)
-				}
+				g := t.newGroup()
+				g.start(func() { b.keepReceiving(b.sgl(0, 64)) })
 				// The receiver leaves most probably in the midst of a batch.
 				st, err := t.during(a, []verbs.SendWR{a.to(b, verbs.OpWrite, 0, n, 0), a.to(b, verbs.OpSend, 0, 64, 0), a.to(b, verbs.OpWrite, 0, n, 0),
 					a.to(b, verbs.OpSend, 0, 64, 0)}, b.toErr)
 				if err != nil || st != verbs.StatusRetryExcErr && st != verbs.StatusRemOpErr && st != verbs.StatusRemAbortErr {
 					t.Fatalf("the requests ended with %v, %v", st, err)
 				}
+				g.wait()
 			}
 		}},
 		{"a fenced peer's requests do not reach the QP's next connection", func(t *T) {
@@ -216,16 +227,8 @@ func closing() []spec {
 			for range t.rounds(40) {
 				a, b := t.pair(sized(n))
 				mem, mr := t.loose(b, n)
-				recv := []verbs.RecvWR{{SGL: []verbs.SGE{{Addr: mr.Addr(), Length: n, LKey: mr.LKey()}}}}
 				g := t.newGroup()
-				g.start(func() {
-					var wcs [16]verbs.WC
-					for b.qp.State() == verbs.StateRTS && !t.stop.Load() {
-						_, _ = b.qp.PostRecv(recv)
-						b.recv.Poll(wcs[:])
-						t.breathe()
-					}
-				})
+				g.start(func() { b.keepReceiving([]verbs.SGE{{Addr: mr.Addr(), Length: n, LKey: mr.LKey()}}) })
 				st, err := t.during(a, []verbs.SendWR{a.to(b, verbs.OpSend, 0, n, 0)}, func() {
 					if err := mr.Close(); err != nil {
 						t.Fatal(err)
