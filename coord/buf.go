@@ -31,11 +31,12 @@ func (b Buf) Slice(from, to int) Buf {
 
 // arena hands out buffers one after another and takes them all back at once.
 type arena struct {
-	local *chunks
-	own   []byte // the first chunk, kept
+	chunk unsafe.Pointer // the one in use
+	used  int            // bytes of it handed out
+	size  int            // its length
+	own   []byte         // the first chunk, kept
 	more  [][]byte
-	next  unsafe.Pointer // of the chunk in use
-	left  int            // bytes in it
+	local *chunks
 }
 
 func (a *arena) init(local *chunks) bool {
@@ -43,33 +44,34 @@ func (a *arena) init(local *chunks) bool {
 	if a.own == nil {
 		return false
 	}
-	a.reset(0)
+	a.use(a.own, 0)
 	return true
+}
+
+func (a *arena) use(chunk []byte, used int) {
+	a.chunk, a.used, a.size = unsafe.Pointer(unsafe.SliceData(chunk)), used, len(chunk)
 }
 
 // alloc returns n bytes, aligned to 8; their contents are arbitrary. ok is false
 // if the coordinator's local memory is used up.
 func (a *arena) alloc(n int) (b Buf, ok bool) {
-	room := (n + 7) &^ 7
-	if room > a.left && !a.grow(room) {
-		return Buf{}, false
+	at, end := a.used, a.used+(n+7)&^7
+	if end > a.size || at == a.size { // also for no bytes: no pointer to behind the memory
+		return a.grow(n)
 	}
-	b = Buf{a.next, n}
-	a.left -= room
-	if a.left > 0 { // no pointer to behind the memory
-		a.next = unsafe.Add(a.next, room)
-	}
-	return b, true
+	a.used = end
+	return Buf{unsafe.Add(a.chunk, at), n}, true
 }
 
-func (a *arena) grow(n int) bool {
-	c := a.local.take(n)
+// grow is alloc from another chunk.
+func (a *arena) grow(n int) (b Buf, ok bool) {
+	c := a.local.take(max(n, 1))
 	if c == nil {
-		return false
+		return Buf{}, false
 	}
 	a.more = append(a.more, c)
-	a.next, a.left = unsafe.Pointer(unsafe.SliceData(c)), len(c)
-	return true
+	a.use(c, (n+7)&^7)
+	return Buf{a.chunk, n}, true
 }
 
 // reset takes everything back but the first keep bytes.
@@ -79,8 +81,9 @@ func (a *arena) reset(keep int) {
 			a.local.give(c)
 		}
 		a.more = a.more[:0]
+		a.use(a.own, keep)
 	}
-	a.next, a.left = unsafe.Pointer(&a.own[keep]), len(a.own)-keep
+	a.used = keep
 }
 
 // free gives everything back.

@@ -29,12 +29,21 @@ type AddrCache struct {
 }
 
 type cacheTable struct {
-	sets   []cacheSet
-	shift  uint
+	sets  []cacheSet // a power of two
+	base  unsafe.Pointer
+	shift uint8  // of a hash, to the place of its set in bytes
+	mask  uint64 // of places
+
+	_      [64]byte     // those above are read all the time
 	forgot atomic.Int64 // entries that gave way to others
 }
 
-type cacheSet [8]atomic.Uint64
+const (
+	lineBits = 6
+	lineSize = 1 << lineBits // bytes of a processor's cache line
+)
+
+type cacheSet [lineSize / 8]atomic.Uint64
 
 // An entry is tag (20 bits) | shard (12) | offset in cells (32).
 const (
@@ -57,14 +66,15 @@ func (c *AddrCache) newTable(n int) *cacheTable {
 	for 8<<bits < n {
 		bits++
 	}
-	t := &cacheTable{shift: 64 - bits}
-	m, err := verbs.MapMemory(64<<bits, verbs.HugeTransparent)
-	if err != nil {
+	t := &cacheTable{}
+	if m, err := verbs.MapMemory(lineSize<<bits, verbs.HugeTransparent); err == nil {
+		c.memory = append(c.memory, m)
+		t.sets = unsafe.Slice((*cacheSet)(unsafe.Pointer(unsafe.SliceData(m.Bytes()))), 1<<bits)
+	} else {
 		t.sets = make([]cacheSet, 1<<bits) // no line-aligned memory: slower, and as good
-		return t
 	}
-	c.memory = append(c.memory, m)
-	t.sets = unsafe.Slice((*cacheSet)(unsafe.Pointer(unsafe.SliceData(m.Bytes()))), 1<<bits)
+	t.base = unsafe.Pointer(unsafe.SliceData(t.sets))
+	t.shift, t.mask = uint8(64-lineBits-bits), (1<<bits-1)*lineSize
 	return t
 }
 
@@ -79,18 +89,23 @@ func (c *AddrCache) Close() {
 	c.memory = nil
 }
 
-// place returns the set of a hash and the tag, in place, that its entry has. The
-// set is chosen by the upper bits and the tag by lower ones.
-func (t *cacheTable) place(hash uint64) (*cacheSet, uint64) {
-	tag := hash<<cacheTagShift | 1<<cacheTagShift // never 0
-	return &t.sets[hash>>t.shift&uint64(len(t.sets)-1)], tag
+// set returns the set of a hash, which is chosen by its upper bits.
+func (t *cacheTable) set(hash uint64) *cacheSet {
+	return (*cacheSet)(unsafe.Add(t.base, hash>>(t.shift&63)&t.mask))
 }
+
+// tagOf returns the tag of a hash, in its place in an entry: lower bits of the
+// hash, and never 0.
+func tagOf(hash uint64) uint64 { return hash<<cacheTagShift | 1<<cacheTagShift }
+
+// tagged tells whether an entry has a tag.
+func tagged(e, tag uint64) bool { return (e^tag)>>cacheTagShift == 0 }
 
 // Get returns the address remembered for a hash, 0 if there is none.
 func (c *AddrCache) Get(hash uint64) layout.Addr {
-	set, tag := c.table.Load().place(hash)
+	set, tag := c.table.Load().set(hash), tagOf(hash)
 	for i := range set {
-		if e := set[i].Load(); e&^(1<<cacheTagShift-1) == tag {
+		if e := set[i].Load(); tagged(e, tag) {
 			return unpackAddr(e)
 		}
 	}
@@ -99,8 +114,7 @@ func (c *AddrCache) Get(hash uint64) layout.Addr {
 
 // Prefetch brings the line that Get will look at towards the processor.
 func (c *AddrCache) Prefetch(hash uint64) {
-	set, _ := c.table.Load().place(hash)
-	words.Prefetch(unsafe.Pointer(set))
+	words.Prefetch(uintptr(unsafe.Pointer(c.table.Load().set(hash))))
 }
 
 // Put remembers an address. One that cannot be packed is not remembered.
@@ -110,7 +124,7 @@ func (c *AddrCache) Put(hash uint64, a layout.Addr) {
 		return
 	}
 	t := c.table.Load()
-	set, tag := t.place(hash)
+	set, tag := t.set(hash), tagOf(hash)
 	e := tag | uint64(a.Shard())<<cacheOffBits | off
 	free := -1
 	for i := range set {
@@ -118,7 +132,7 @@ func (c *AddrCache) Put(hash uint64, a layout.Addr) {
 		if old == e {
 			return
 		}
-		if old&^(1<<cacheTagShift-1) == tag {
+		if tagged(old, tag) {
 			set[i].Store(e)
 			return
 		}
@@ -149,9 +163,9 @@ func (c *AddrCache) grow(t *cacheTable) {
 
 // Forget drops what is remembered for a hash.
 func (c *AddrCache) Forget(hash uint64) {
-	set, tag := c.table.Load().place(hash)
+	set, tag := c.table.Load().set(hash), tagOf(hash)
 	for i := range set {
-		if e := set[i].Load(); e&^(1<<cacheTagShift-1) == tag {
+		if e := set[i].Load(); tagged(e, tag) {
 			set[i].CompareAndSwap(e, 0)
 		}
 	}

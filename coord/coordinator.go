@@ -24,8 +24,8 @@ type Coordinator struct {
 	seat   Seat
 	layout *Layout
 	shards []placement
-	first  []replica // the primary of every shard
-	inline bool      // unlocks may be posted inline
+	first  []replica       // the primary of every shard
+	inline verbs.SendFlags // of unlocks: FlagInline, if that can be
 	local  chunks
 	pool   pool
 
@@ -70,7 +70,9 @@ func Join(ctx context.Context, dir Directory, dev verbs.Device, cfg Config) (_ *
 		return nil, fmt.Errorf("%w: Sessions is %d, the cluster's log areas allow 1 to %d", ErrConfig, cfg.Sessions, l.Header.Sessions)
 	}
 	c := &Coordinator{dir: dir, dev: dev, rt: dev.Runtime(), layout: l, Cache: NewAddrCache(cfg.Cache), onDrain: cfg.OnDrain}
-	c.inline = dev.Attr().MaxInline >= unlockSize
+	if dev.Attr().MaxInline >= unlockSize {
+		c.inline = verbs.FlagInline
+	}
 	c.epoch.Store(l.Header.Epoch)
 	for s := range l.Shards {
 		p := placement{}

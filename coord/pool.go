@@ -195,7 +195,11 @@ func (p *pool) try(ctx context.Context, who uint64) (*Session, error) {
 	case n > 0:
 		i, p.spare = p.spare[n-1], p.spare[:n-1]
 	case i == p.max:
+		lost := !slices.ContainsFunc(p.sessions, func(s *Session) bool { return s == nil || atomic.LoadUint64(&s.owner) != ownerLost })
 		p.mu.Unlock()
+		if lost {
+			return nil, fmt.Errorf("%w: all %d sessions keep transactions that could not be ended for want of one", ErrNoNode, p.max)
+		}
 		return nil, nil
 	default:
 		p.sessions = append(p.sessions, nil)

@@ -223,6 +223,31 @@ func TestWaiterGetsThePlaceOfAFailure(t *testing.T) {
 	}
 }
 
+// Nobody waits for sessions that nobody is going to give back.
+func TestAcquireWithAllSessionsLost(t *testing.T) {
+	c := newTestCluster(t, small(1, 1))
+	co := join(t, c, c, 2)
+	ctx := context.Background()
+	a, b := acquire(t, co), acquire(t, co)
+	a.Park()
+	b.Park()
+	begun := time.Now()
+	_, err := co.Acquire(ctx)
+	wantErr(t, err, ErrNoNode, "all 2 sessions")
+	if d := time.Since(begun); d > time.Second {
+		t.Errorf("it took %v", d)
+	}
+	if !a.Unpark() || a.Unpark() {
+		t.Error("a parked session is taken up again once")
+	}
+	a.Release()
+	s, err := co.Acquire(ctx)
+	if err != nil || s != a {
+		t.Errorf("the session taken up again: %v, %v", s, err)
+	}
+	s.Release()
+}
+
 // Close refuses new sessions and waits for those that run, and for those that are
 // being made: their memory must not go away under them.
 func TestCloseWaitsForSessions(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"fjord/layout"
 	"fjord/lock"
@@ -36,16 +37,15 @@ type Session struct {
 	conns   []conn
 	cq      verbs.CQ
 	waiter  *verbs.Waiter
-	wcs     [16]verbs.WC
 	pending int  // signaled requests not yet polled
-	rung    bool // Ring was called, Wait was not
 	sync    bool // the device executes requests while they are posted
 	spoiled int  // connections that have failed
 	arena   arena
 	lkey    uint32
-	log     int // index of the log slot in use
-	owed    []owed
-	zero    Buf // a word that is always 0
+	log     int    // index of the log slot in use
+	owed    []owed // in the order of posting
+	zero    Buf    // a word that is always 0
+	wcs     [16]verbs.WC
 }
 
 const (
@@ -58,17 +58,17 @@ const (
 type conn struct {
 	node   int
 	qp     verbs.QP
-	remote uint32 // the responder's QPN
-	rkey   uint32
+	wrs    *[batchMax]verbs.SendWR
 	n      int // staged
 	posted uint64
-	done   uint64           // requests up to here have executed
-	asked  uint64           // position of the latest signaled request
-	free   uint64           // queue slots up to here are free again
-	err    error            // the first failure since the last repair
-	owedTo [logSlots]uint64 // position of the latest release posted, by log slot
-	wrs    *[batchMax]verbs.SendWR
-	sges   *[batchMax][2]verbs.SGE // what they point to
+	done   uint64 // requests up to here have executed
+	asked  uint64 // position of the latest signaled request
+	free   uint64 // queue slots up to here are free again
+	err    error  // the first failure since the last repair
+	remote uint32 // the responder's QPN
+	rkey   uint32
+
+	_ [32]byte // whole cache lines: sessions on other processors have theirs beside it
 }
 
 // A request's ID is its node, and if it is signaled that and its position: so a
@@ -84,9 +84,9 @@ type owed struct {
 	addr    layout.Addr
 	token   lock.Token
 	version layout.Version // to install; 0: release the lock alone
-	seq     uint64
-	node    int
-	slot    int // log slot of its transaction
+	seq     uint64         // its position on its connection
+	node    int32
+	slot    int32 // log slot of its transaction
 }
 
 func newSession(ctx context.Context, c *Coordinator, index int) (_ *Session, err error) {
@@ -109,10 +109,11 @@ func newSession(ctx context.Context, c *Coordinator, index int) (_ *Session, err
 	for i := range s.conns {
 		k := &s.conns[i]
 		k.node, k.rkey = i, c.layout.Nodes[i].RKey
-		k.wrs, k.sges = new([batchMax]verbs.SendWR), new([batchMax][2]verbs.SGE)
+		k.wrs = new([batchMax]verbs.SendWR)
+		sges := new([batchMax][2]verbs.SGE)
 		for j := range k.wrs {
-			k.sges[j][0].LKey, k.sges[j][1].LKey = s.lkey, s.lkey
-			k.wrs[j].SGL, k.wrs[j].RKey, k.wrs[j].ID = k.sges[j][:], k.rkey, uint64(i)<<idNodeShift
+			sges[j][0].LKey, sges[j][1].LKey = s.lkey, s.lkey
+			k.wrs[j].SGL, k.wrs[j].RKey, k.wrs[j].ID = sges[j][:], k.rkey, uint64(i)<<idNodeShift
 		}
 		if err = s.connect(ctx, k); err != nil {
 			return nil, err
@@ -195,54 +196,53 @@ func (s *Session) Reset() {
 	s.arena.reset(s.zero.n)
 }
 
-// stage returns the connection to a node and the index of its next request.
-func (s *Session) stage(node int) (*conn, int) {
+// stage returns a connection that has room for a request.
+func (s *Session) stage(node int) *conn {
 	k := &s.conns[node]
 	if k.n == batchMax {
 		s.ring(k, true)
 	}
-	i := k.n
-	k.n = i + 1
-	return k, i & (batchMax - 1) // the mask says to the compiler that i is in range
+	return k
+}
+
+// next returns the connection's next request, of one piece.
+func (k *conn) next(op verbs.Opcode, flags verbs.SendFlags, va uint64, b Buf) *verbs.SendWR {
+	w := &k.wrs[k.n&(batchMax-1)] // the mask says to the compiler that it is in range
+	k.n++
+	w.SGL = w.SGL[:1]
+	g := &w.SGL[0]
+	g.Addr, g.Length = b.Addr(), uint32(b.n)
+	w.Opcode, w.Flags, w.RemoteAddr = op, flags, va
+	return w
 }
 
 // Read stages a READ of as many bytes as dst has.
 func (s *Session) Read(node int, va uint64, dst Buf) {
-	k, i := s.stage(node)
-	w, g := &k.wrs[i], &k.sges[i][0]
-	g.Addr, g.Length = dst.Addr(), uint32(dst.n)
-	w.Opcode, w.Flags, w.RemoteAddr, w.SGL = verbs.OpRead, 0, va, w.SGL[:1]
+	s.stage(node).next(verbs.OpRead, 0, va, dst)
 	s.Stats.Read++
 	s.Stats.BytesIn += uint64(dst.n)
 }
 
 // Write stages a WRITE of src.
 func (s *Session) Write(node int, va uint64, src Buf) {
-	k, i := s.stage(node)
-	w, g := &k.wrs[i], &k.sges[i][0]
-	g.Addr, g.Length = src.Addr(), uint32(src.n)
-	w.Opcode, w.Flags, w.RemoteAddr, w.SGL = verbs.OpWrite, 0, va, w.SGL[:1]
+	s.stage(node).next(verbs.OpWrite, 0, va, src)
 	s.Stats.Write++
 	s.Stats.BytesOut += uint64(src.n)
 }
 
 // Write2 stages one WRITE of two pieces.
 func (s *Session) Write2(node int, va uint64, a, b Buf) {
-	k, i := s.stage(node)
-	w, g := &k.wrs[i], &k.sges[i]
-	g[0].Addr, g[0].Length = a.Addr(), uint32(a.n)
-	g[1].Addr, g[1].Length = b.Addr(), uint32(b.n)
-	w.Opcode, w.Flags, w.RemoteAddr, w.SGL = verbs.OpWrite, 0, va, w.SGL[:2]
+	w := s.stage(node).next(verbs.OpWrite, 0, va, a)
+	w.SGL = w.SGL[:2]
+	g := &w.SGL[1]
+	g.Addr, g.Length = b.Addr(), uint32(b.n)
 	s.Stats.Write++
 	s.Stats.BytesOut += uint64(a.n + b.n)
 }
 
 // CAS stages a compare and swap; the word found goes to old, 8 bytes.
 func (s *Session) CAS(node int, va, compare, swap uint64, old Buf) {
-	k, i := s.stage(node)
-	w, g := &k.wrs[i], &k.sges[i][0]
-	g.Addr, g.Length = old.Addr(), 8
-	w.Opcode, w.Flags, w.RemoteAddr, w.SGL = verbs.OpCAS, 0, va, w.SGL[:1]
+	w := s.stage(node).next(verbs.OpCAS, 0, va, Buf{old.p, 8})
 	w.CompareAdd, w.Swap = compare, swap
 	s.Stats.CAS++
 	s.Stats.BytesOut += 16
@@ -253,93 +253,78 @@ func (s *Session) CAS(node int, va, compare, swap uint64, old Buf) {
 // frees its lock and clears pending. words are the two that it writes, 0 and v,
 // and stay untouched until Reset.
 func (s *Session) Unlock(a layout.Addr, t lock.Token, v layout.Version, words Buf) {
-	node, va := s.c.Primary(a)
-	s.Write(node, va+layout.OffLock, words)
-	s.owe(node, a, t, v)
+	s.release(a, t, v, words)
 }
 
 // Unhold stages the release of a lock that is held by t: its word alone.
-func (s *Session) Unhold(a layout.Addr, t lock.Token) {
-	node, va := s.c.Primary(a)
-	s.Write(node, va+layout.OffLock, s.zero)
-	s.owe(node, a, t, 0)
-}
+func (s *Session) Unhold(a layout.Addr, t lock.Token) { s.release(a, t, 0, s.zero) }
 
-// owe notes that the request staged last frees a lock.
-func (s *Session) owe(node int, a layout.Addr, t lock.Token, v layout.Version) {
-	k := &s.conns[node]
-	if s.c.inline {
-		k.wrs[(k.n-1)&(batchMax-1)].Flags = verbs.FlagInline
-	}
-	k.owedTo[s.log] = k.posted + uint64(k.n)
+// release stages the WRITE that frees a lock, and notes that it is owed.
+func (s *Session) release(a layout.Addr, t lock.Token, v layout.Version, words Buf) {
+	node, va := s.c.Primary(a)
+	k := s.stage(node)
+	k.next(verbs.OpWrite, s.c.inline, va+layout.OffLock, words)
+	s.Stats.Write++
+	s.Stats.BytesOut += uint64(words.n)
 	n := len(s.owed)
 	if n == cap(s.owed) {
-		s.owed = append(s.owed, owed{})
+		s.owed = slices.Grow(s.owed, 1)
 	}
 	s.owed = s.owed[:n+1]
-	o := &s.owed[n]
-	o.addr, o.token, o.version, o.seq, o.node, o.slot = a, t, v, k.owedTo[s.log], node, s.log
+	o := &s.owed[n] // in place: cheaper than a copy of a new one
+	o.addr, o.token, o.version, o.seq, o.node, o.slot = a, t, v, k.posted+uint64(k.n), int32(node), int32(s.log)
 }
 
 // Ring rings the doorbell of every connection with staged requests. The last of
 // each is signaled; Wait waits for it.
-func (s *Session) Ring() {
-	s.rung = true
-	for i := range s.conns {
-		if k := &s.conns[i]; k.n > 0 {
-			s.ring(k, true)
-		}
-	}
-}
+func (s *Session) Ring() { s.ringAll(true) }
 
 // RingQuiet rings the doorbells for requests that nobody waits for.
 func (s *Session) RingQuiet() {
-	for i := range s.conns {
-		if k := &s.conns[i]; k.n > 0 {
-			s.ring(k, false)
-		}
-	}
-	if !s.c.inline {
+	s.ringAll(false)
+	if s.c.inline == 0 {
 		_ = s.drain() // buffers are about to be used again; a failure stays with its connection
 	}
 }
 
-func (s *Session) ring(k *conn, signal bool) {
+func (s *Session) ringAll(await bool) {
+	conns := s.conns
+	for i := range conns {
+		if k := &conns[i]; k.n > 0 {
+			s.ring(k, await)
+		}
+	}
+	if s.sync && s.spoiled == 0 {
+		s.owed = s.owed[:0] // everything has executed
+	}
+}
+
+func (s *Session) ring(k *conn, await bool) {
 	n := k.n
 	k.n = 0
 	if k.err != nil {
 		k.posted += uint64(n) // nothing of it will execute, as done tells
 		return
 	}
-	if s.sync {
-		signal = false // what was posted has executed; only slots are to be had back
-	}
-	signal = signal || !s.c.inline || k.posted-k.asked >= sqDepth/2
-	for k.posted-k.free+uint64(n) > sqDepth {
-		if s.pending == 0 || s.poll() != nil {
-			break // PostSend will say what is wrong
-		}
-	}
-	w := &k.wrs[(n-1)&(batchMax-1)]
-	if signal {
-		k.asked = k.posted + uint64(n)
-		w.Flags |= verbs.FlagSignaled
-		w.ID |= idSignaled | k.asked
+	wrs := k.wrs[:n]
+	// Where requests have executed when they are posted, only slots are to be had back.
+	if !s.sync && (await || s.c.inline == 0) || k.posted+uint64(n)-k.free >= sqDepth/2 {
+		s.ask(k, &wrs[n-1], n)
 	}
 	s.Stats.Doorbells++
-	posted, err := k.qp.PostSend(k.wrs[:n])
+	posted, err := k.qp.PostSend(wrs)
 	k.posted += uint64(n)
-	if signal {
-		w.ID = uint64(k.node) << idNodeShift
+	if k.asked == k.posted {
+		wrs[n-1].ID = uint64(k.node) << idNodeShift
 		if posted == n {
 			s.pending++
 		}
 	}
 	if err != nil {
-		s.spoil(k, fmt.Errorf("coord: memory node %d: %w", k.node, err))
+		s.spoil(k, err)
 	}
 	if s.sync {
-		if c := s.cq.Poll(s.wcs[:]); c > 0 { // failures complete, signaled or not
+		for c := s.cq.Poll(s.wcs[:]); c > 0; c = s.cq.Poll(s.wcs[:]) { // failures complete, signaled or not
 			s.take(s.wcs[:c])
 		}
 		if k.err == nil {
@@ -348,17 +333,32 @@ func (s *Session) ring(k *conn, signal bool) {
 	}
 }
 
+// ask makes w, the last of n staged requests, signaled, and waits for slots if
+// there are not enough.
+func (s *Session) ask(k *conn, w *verbs.SendWR, n int) {
+	for k.posted-k.free+uint64(n) > sqDepth {
+		if s.pending == 0 || s.poll() != nil {
+			break // PostSend will say what is wrong
+		}
+	}
+	k.asked = k.posted + uint64(n)
+	w.Flags |= verbs.FlagSignaled
+	w.ID |= idSignaled | k.asked
+}
+
 // Wait waits for everything that Ring rang out: one round trip. It returns the
 // first failure; what did not fail has executed.
 func (s *Session) Wait() error {
-	if s.rung {
-		s.rung = false
-		s.Stats.RoundTrips++
-		if !s.sync {
-			if err := s.drain(); err != nil {
-				return err
-			}
-		}
+	s.Stats.RoundTrips++
+	if s.pending == 0 && s.spoiled == 0 {
+		return nil
+	}
+	return s.await()
+}
+
+func (s *Session) await() error {
+	if err := s.drain(); err != nil {
+		return err
 	}
 	return s.Broken()
 }
@@ -379,6 +379,10 @@ func (s *Session) Broken() error {
 	if s.spoiled == 0 {
 		return nil
 	}
+	return s.failure()
+}
+
+func (s *Session) failure() error {
 	for i := range s.conns {
 		if s.conns[i].err != nil {
 			return s.conns[i].err
@@ -390,7 +394,7 @@ func (s *Session) Broken() error {
 // spoil notes the failure of a connection; the first one counts.
 func (s *Session) spoil(k *conn, err error) {
 	if k.err == nil {
-		k.err = err
+		k.err = fmt.Errorf("coord: memory node %d: %w", k.node, err)
 		s.spoiled++
 	}
 }
@@ -420,7 +424,7 @@ func (s *Session) take(wcs []verbs.WC) {
 		case wc.Status == verbs.StatusSuccess:
 			k.done = max(k.done, wc.ID&idSeqMask)
 		case k.err == nil:
-			s.spoil(k, fmt.Errorf("coord: memory node %d: %w", k.node, wc.Err()))
+			s.spoil(k, wc.Err())
 		case wc.Status != verbs.StatusWRFlushErr:
 			k.err = fmt.Errorf("coord: memory node %d: %w", k.node, wc.Err()) // the cause, not its consequences
 		}
@@ -443,24 +447,29 @@ func (s *Session) trim() {
 // They ride with the doorbells of the round trip that comes next.
 func (s *Session) NextLog() {
 	s.log = (s.log + 1) % logSlots
-	for i := range s.conns {
-		if k := &s.conns[i]; k.owedTo[s.log] > k.done && k.n == 0 {
-			s.Write(i, 0, s.zero.Slice(0, 0))
-		}
+	if len(s.owed) == 0 {
+		return
 	}
-	if len(s.owed) >= trimAt {
-		s.trim()
+	s.trim()
+	for i := range s.owed {
+		if o := &s.owed[i]; int(o.slot) == s.log {
+			s.probe(o)
+		}
 	}
 }
 
-// trimAt is how many releases are remembered before those that are done are
-// looked for.
-const trimAt = 64
+// probe stages a request that does nothing, if none is staged, behind a release:
+// when it has executed, so has that.
+func (s *Session) probe(o *owed) {
+	if s.conns[o.node].n == 0 {
+		s.Write(int(o.node), 0, s.zero.Slice(0, 0))
+	}
+}
 
 // LogFree tells whether the log slot may be overwritten.
 func (s *Session) LogFree() bool {
-	for i := range s.conns {
-		if k := &s.conns[i]; k.owedTo[s.log] > k.done {
+	for i := range s.owed {
+		if o := &s.owed[i]; int(o.slot) == s.log && o.seq > s.conns[o.node].done {
 			return false
 		}
 	}
@@ -519,19 +528,19 @@ func (s *Session) redeem(ctx context.Context, k *conn) error {
 	debts := append([]owed(nil), s.owed...)
 	keep := s.owed[:0]
 	for _, o := range debts {
-		if o.node != k.node {
+		if int(o.node) != k.node {
 			keep = append(keep, o)
 		}
 	}
 	s.owed = keep
 	done := k.done // what Free posts completes behind these, and says nothing of them
 	for i, o := range debts {
-		if o.node != k.node || o.seq <= done {
+		if int(o.node) != k.node || o.seq <= done {
 			continue
 		}
 		if err := s.Free(o.addr, o.token, o.version); err != nil {
 			for _, p := range debts[i:] {
-				if p.node == k.node && p.seq > done {
+				if int(p.node) == k.node && p.seq > done {
 					p.seq = idSeqMask // only a redeem can tell
 					s.owed = append(s.owed, p)
 				}
@@ -598,10 +607,8 @@ func (s *Session) Settle(ctx context.Context) error {
 		if len(s.owed) == 0 {
 			return nil
 		}
-		for _, o := range s.owed {
-			if k := &s.conns[o.node]; k.n == 0 {
-				s.Write(o.node, 0, s.zero.Slice(0, 0))
-			}
+		for i := range s.owed {
+			s.probe(&s.owed[i])
 		}
 		s.Ring()
 		_ = s.Wait() // the next turn looks at failures

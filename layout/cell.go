@@ -149,6 +149,9 @@ func Value(b []byte) []byte {
 // ImageSize returns the bytes that a cell of these lengths uses, from its offset 0: a multiple of 8.
 func ImageSize(keyLen, valueLen int) int { return HeaderSize + pad8(keyLen) + pad8(valueLen) }
 
+// ImageLen returns the ImageSize of a cell; b must hold HeaderSize bytes.
+func ImageLen(b []byte) int { return ImageSize(KeyLen(b), ValueLen(b)) }
+
 // SlotSize returns the bytes of a slot for cells of up to these lengths: a multiple of CellAlign.
 func SlotSize(keySize, valueSize int) int {
 	return (ImageSize(keySize, valueSize) + CellAlign - 1) &^ (CellAlign - 1)

@@ -133,28 +133,29 @@ func (l *LogBuilder) AddCell(addr Addr, old, new Version) {
 // offset 0 and is a multiple of 8 bytes, HeaderSize at least (a virgin cell is HeaderSize zeros); its lock
 // is not kept.
 func (l *LogBuilder) AddImage(index int, image []byte) {
-	if l.err != nil {
-		return
-	}
-	if index < 0 || uint64(index) >= uint64(l.cells) {
-		l.err = fmt.Errorf("layout: log: image of cell %d, the entry has %d cells", index, l.cells)
-		return
-	}
-	if len(image) < HeaderSize || len(image)%8 != 0 {
-		l.err = fmt.Errorf("layout: log: image of %d bytes, want a multiple of 8 from %d on", len(image), HeaderSize)
-		return
-	}
-	if len(l.buf)-l.n < LogImageHeader || len(l.buf)-l.n-LogImageHeader < len(image) {
-		l.err = ErrLogTooLarge
+	if l.err != nil || uint64(index) >= uint64(l.cells) || len(image) < HeaderSize || len(image)%8 != 0 ||
+		len(l.buf)-l.n-LogImageHeader < len(image) {
+		l.refuseImage(index, image)
 		return
 	}
 	b := l.buf[l.n:][:LogImageHeader+len(image)]
-	binary.LittleEndian.PutUint32(b[0:], uint32(index))
-	binary.LittleEndian.PutUint32(b[4:], uint32(len(image)))
+	binary.LittleEndian.PutUint64(b, uint64(index)|uint64(len(image))<<32) // index and length in one word
 	binary.LittleEndian.PutUint64(b[LogImageHeader+OffLock:], 0)
 	copy(b[LogImageHeader+OffVersion:], image[OffVersion:])
 	l.n += len(b)
 	l.images++
+}
+
+func (l *LogBuilder) refuseImage(index int, image []byte) {
+	switch {
+	case l.err != nil:
+	case uint64(index) >= uint64(l.cells):
+		l.err = fmt.Errorf("layout: log: image of cell %d, the entry has %d cells", index, l.cells)
+	case len(image) < HeaderSize || len(image)%8 != 0:
+		l.err = fmt.Errorf("layout: log: image of %d bytes, want a multiple of 8 from %d on", len(image), HeaderSize)
+	default:
+		l.err = ErrLogTooLarge
+	}
 }
 
 // Finish completes the entry and returns its length, or the first error; then the buffer holds no entry.

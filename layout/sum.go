@@ -34,6 +34,10 @@ func Sum64(b []byte) uint64 { return xxh64(0, b) }
 // cellSum is the sum of a cell: XXH64, seed 0, of address, version without pending, writer, the word of the
 // lengths and kind, and the body. The body is the padded key and the padded value, a multiple of 8 bytes.
 func cellSum(addr Addr, v Version, writer, lens uint64, body []byte) uint64 {
+	if len(body) == 24 {
+		return lineSum(addr, v, writer, lens, binary.LittleEndian.Uint64(body),
+			binary.LittleEndian.Uint64(body[8:]), binary.LittleEndian.Uint64(body[16:]))
+	}
 	return framedSum(uint64(addr), uint64(v&^Pending), writer, lens, body)
 }
 

@@ -58,8 +58,8 @@ func (s Backoff) Busy(b Busy) (int64, bool) {
 // Jitter returns a random wait in [w/2, w), where w is lo·2^(n-1), at most hi.
 func Jitter(lo, hi int64, n int, rnd uint64) int64 {
 	w := hi
-	if n < 32 && lo<<(n-1) < hi {
-		w = lo << (n - 1)
+	if shift := min(n-1, 62); lo <= hi>>shift { // else it is beyond hi, or beyond an int64
+		w = lo << shift
 	}
 	half := w / 2
 	if half <= 0 {

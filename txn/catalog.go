@@ -64,7 +64,7 @@ func (tx *Tx) createTable(s Schema) error {
 	}
 	// The first allocator changes with every table that is made: its counter
 	// names tables without another cell.
-	meta.ID = firstTableID + uint32(tx.cells[cells[0]].ver.Counter())
+	meta.ID = firstTableID + uint32(cells[0].ver.Counter())
 	for i := range lists {
 		off, ok := lists[i].Alloc(size, layout.CellAlign)
 		if !ok {
@@ -137,31 +137,31 @@ func (tx *Tx) tableMeta(name string) (layout.TableMeta, error) {
 }
 
 // allocators locks every shard's allocation cursor and decodes the free lists.
-func (tx *Tx) allocators() ([]layout.FreeList, []int32, error) {
+func (tx *Tx) allocators() ([]layout.FreeList, []*cell, error) {
 	n := len(tx.db.co.Layout().Shards)
-	lists, cells := make([]layout.FreeList, n), make([]int32, n)
+	lists, cells := make([]layout.FreeList, n), make([]*cell, n)
 	for i := range n {
 		cells[i] = tx.newCell(coord.AllocatorAddr(i), coord.AllocatorSlot, layout.KindCursor)
 	}
-	if err := tx.lockCells(cells); err != nil {
+	if err := tx.lockCells(cells...); err != nil {
 		return nil, nil, err
 	}
 	for i := range n {
-		if err := lists[i].Decode(layout.Value(tx.cells[cells[i]].img.B())); err != nil {
+		if err := lists[i].Decode(layout.Value(cells[i].image().B())); err != nil {
 			return nil, nil, tx.doom(fmt.Errorf("%w: allocator of shard %d: %w", ErrCorrupt, i, err))
 		}
 	}
 	return lists, cells, nil
 }
 
-func (tx *Tx) putAllocators(lists []layout.FreeList, cells []int32) error {
+func (tx *Tx) putAllocators(lists []layout.FreeList, cells []*cell) error {
 	for i := range lists {
 		b, err := tx.alloc(coord.AllocatorSlot)
 		if err != nil {
 			return err
 		}
 		lists[i].Encode(b.B()[layout.HeaderSize:])
-		c := &tx.cells[cells[i]]
+		c := cells[i]
 		c.next, c.keyLen, c.valLen, c.write = b, 0, layout.FreeListSize, true
 	}
 	return nil
@@ -403,9 +403,8 @@ func (tx *Tx) scanBucket(t *Table, head layout.Addr, fn func(key, value []byte) 
 				if v := layout.CellVersion(img.B()); v == 0 || v.IsAbsent() {
 					continue
 				}
-				i := tx.newCell(b.addr+layout.Addr(off), t.slot, layout.KindRecord)
-				c := &tx.cells[i]
-				c.img, c.ver, c.read = img, layout.CellVersion(img.B()), true
+				c := tx.newCell(b.addr+layout.Addr(off), t.slot, layout.KindRecord)
+				c.mem, c.ver, c.read = img, layout.CellVersion(img.B()), true
 				if err := fn(layout.Key(img.B()), layout.Value(img.B())); err != nil {
 					return err
 				}
@@ -452,7 +451,7 @@ func (tx *Tx) readChain(t *Table, head layout.Addr) (chain []link, ok bool, err 
 		chain = append(chain, link{addr: addr, img: img})
 		addr = chainOf(header)
 	}
-	i := tx.newCell(head, layout.BucketHeaderSize, layout.KindBucket)
-	tx.cells[i].ver, tx.cells[i].read = first, true
+	c := tx.newCell(head, layout.BucketHeaderSize, layout.KindBucket)
+	c.ver, c.read = first, true
 	return chain, true, nil
 }

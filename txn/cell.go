@@ -15,17 +15,16 @@ type cell struct {
 	slot   int            // bytes of its slot
 	ver    layout.Version // of the image, or of the header as first seen
 	newVer layout.Version
-	img    coord.Buf // the consistent image that was read
-	aux    coord.Buf // words beside it, auxSize bytes; see casWord and the rest
-	next   coord.Buf // new image: key and value in place, sealed at commit
-	spare  coord.Buf // of a record: for a new image, and a copy of the value
+	mem    coord.Buf // the consistent image that was read, and what lies behind it
+	next   coord.Buf // memory of the new image: key and value in place, sealed at commit
 
 	chain  layout.Addr // of a bucket header's new image: the next bucket
 	table  uint32      // and its table
-	keyLen int32       // of the new image
-	valLen int32
-	oldLen int32 // bytes of the old image
-	tries  int32 // tries to lock it
+	tries  int32       // tries to lock it
+	keyLen int         // of the new image
+	valLen int
+	newLen int // bytes of the new image
+	oldLen int // and of the old one
 	kind   layout.Kind
 
 	asked      bool // a CAS was posted whose result was not yet looked at
@@ -34,108 +33,139 @@ type cell struct {
 	write      bool // gets a new image
 	erase      bool // the new image is absent
 	structural bool // part of an insert or delete
+	seen       bool // a head's header: looked at behind its lock
 }
 
-// The words beside an image: what a CAS found, and the two words of the unlock,
-// of which the second is the version as backups get it.
+// Behind the image of a cell that is locked are the word that the CAS found, and
+// the two words of the unlock, of which the second is the version as backups get
+// it. Behind these may be spare memory.
 const (
 	auxCAS    = 0
 	auxUnlock = 8
 	auxSize   = 24
 )
 
-func (c *cell) casWord() coord.Buf     { return c.aux.Slice(auxCAS, auxCAS+8) }
-func (c *cell) unlockWords() coord.Buf { return c.aux.Slice(auxUnlock, auxUnlock+16) }
-func (c *cell) versionWord() coord.Buf { return c.aux.Slice(auxUnlock+8, auxUnlock+16) }
+func (c *cell) image() coord.Buf       { return c.mem.Slice(0, c.slot) }
+func (c *cell) casWord() coord.Buf     { return c.mem.Slice(c.slot+auxCAS, c.slot+auxCAS+8) }
+func (c *cell) unlockWords() coord.Buf { return c.mem.Slice(c.slot+auxUnlock, c.slot+auxUnlock+16) }
+func (c *cell) versionWord() coord.Buf { return c.mem.Slice(c.slot+auxUnlock+8, c.slot+auxUnlock+16) }
 
-// newCell adds a cell and returns its index: the slice may move.
-func (tx *Tx) newCell(addr layout.Addr, slot int, kind layout.Kind) int32 {
+// holder is who held the lock when the CAS executed.
+func (c *cell) holder() lock.Token { return lock.Token(word(c.casWord().B())) }
+
+// spare returns the memory behind everything else, nil if there is none.
+func (c *cell) spare() coord.Buf {
+	if from := c.slot + auxSize; from < c.mem.Len() {
+		return c.mem.Slice(from, c.mem.Len())
+	}
+	return coord.Buf{}
+}
+
+// newCell adds a cell.
+func (tx *Tx) newCell(addr layout.Addr, slot int, kind layout.Kind) *cell {
 	n := len(tx.cells)
 	if n == cap(tx.cells) {
-		tx.cells = append(tx.cells, cell{})
+		tx.cells = more(tx.cells)
 	}
-	tx.cells = tx.cells[:n+1] // in place: cheaper than a copy of a new one
-	c := &tx.cells[n]
+	tx.cells = tx.cells[:n+1]
+	c := tx.cells[n]
 	*c = cell{}
 	c.addr, c.slot, c.kind = addr, slot, kind
-	return int32(n)
+	return c
+}
+
+// more makes room behind a full list: what its capacity holds is there to be used,
+// and stays where it is.
+func more[T any](list []*T) []*T {
+	n := len(list)
+	fresh := make([]T, max(8, n))
+	for i := range fresh {
+		list = append(list, &fresh[i])
+	}
+	return list[: n : n+len(fresh)]
 }
 
 // imageOf makes room for the cell's slot, for the words beside it, and spare
 // bytes behind them.
-func (tx *Tx) imageOf(c *cell, spare int) bool {
-	b, err := tx.alloc(c.slot + auxSize + spare)
-	if err != nil {
-		return false
+func (tx *Tx) imageOf(c *cell, spare int) (ok bool) {
+	c.mem, ok = tx.s.Alloc(c.slot + auxSize + spare)
+	if !ok {
+		_ = tx.tooLarge() // it sticks
 	}
-	c.img, c.aux = b.Slice(0, c.slot), b.Slice(c.slot, c.slot+auxSize)
-	if spare > 0 {
-		c.spare = b.Slice(c.slot+auxSize, b.Len())
-	}
-	return true
+	return ok
 }
 
 // postLock stages the CAS of the cell's lock and, behind it on the same QP, the
 // READ of its slot.
 func (tx *Tx) postLock(c *cell, spare int) {
-	if c.img.Nil() && !tx.imageOf(c, spare) {
+	if c.mem.Nil() && !tx.imageOf(c, spare) {
 		return
 	}
 	node, va := tx.s.Coordinator().Primary(c.addr)
 	tx.s.CAS(node, va+layout.OffLock, 0, uint64(tx.token), c.casWord())
-	tx.s.Read(node, va, c.img)
+	tx.s.Read(node, va, c.image())
 	c.asked, tx.locking = true, true
 }
 
 // postRead stages the READ of the cell's slot.
 func (tx *Tx) postRead(c *cell) {
-	if c.img.Nil() && !tx.imageOf(c, 0) {
+	if c.mem.Nil() && !tx.imageOf(c, 0) {
 		return
 	}
 	node, va := tx.s.Coordinator().Primary(c.addr)
-	tx.s.Read(node, va, c.img)
+	tx.s.Read(node, va, c.image())
 }
 
-// took looks at the result of a CAS. If another holds the word, wait tells how
-// long to wait before the next try, and err is the conflict if there is none.
-func (tx *Tx) took(c *cell) (ok bool, wait int64, err error) {
-	c.asked = false
-	old := lock.Token(word(c.aux.B()[auxCAS:]))
-	if old == 0 {
-		c.locked = true
-		return true, 0, nil
-	}
+// took looks at the result of a CAS.
+func (c *cell) took() bool {
+	c.asked, c.locked = false, c.holder() == 0
+	return c.locked
+}
+
+// busy asks the strategy what to do about a lock that another was found to hold:
+// wait before the next try, or give up.
+func (tx *Tx) busy(c *cell) (wait int64, err error) {
 	c.tries++
-	wait, again := tx.db.opt.Lock.Busy(lock.Busy{Holder: old, Tries: int(c.tries), Rand: tx.db.rt.Rand()})
+	wait, again := tx.db.opt.Lock.Busy(lock.Busy{Holder: c.holder(), Tries: int(c.tries), Rand: tx.db.rt.Rand()})
 	if !again {
-		return false, 0, errLocked
+		return 0, errLocked
 	}
-	return false, wait, nil
+	return wait, nil
 }
 
 // lockedImage judges the image that was read behind a lock that was taken. A pending
 // one means that the lock was freed a moment ago and the rest of the unlock is
 // still to land: the lock is given back, and the next try comes after wait.
 func (tx *Tx) lockedImage(c *cell) (st layout.Status, wait int64, err error) {
-	ver := layout.CellVersion(c.img.B())
+	img := c.image().B()
+	ver := layout.CellVersion(img)
 	if ver.IsPending() {
-		tx.unhold(c)
-		if c.tries++; c.tries > readTries {
-			return layout.Torn, 0, errPending
-		}
-		return layout.Torn, pendingWait(int(c.tries), tx.db.rt.Rand()), nil
+		wait, err = tx.postpone(c)
+		return layout.Torn, wait, err
 	}
-	st = layout.Verify(c.img.B(), c.addr, c.slot)
-	if st == layout.Torn {
-		// Nobody writes to a cell that another has locked, nor leaves it half
-		// written when it unlocks.
-		return st, 0, fmt.Errorf("%w: %v at %v: sum does not hold under its lock", ErrCorrupt, c.kind, c.addr)
+	if st = layout.Verify(img, c.addr, c.slot); st == layout.Torn {
+		return st, 0, c.corrupt()
 	}
 	if c.read && ver != c.ver {
 		return st, 0, errVersion
 	}
 	c.ver = ver
 	return st, 0, nil
+}
+
+// postpone gives back the lock of a pending cell.
+func (tx *Tx) postpone(c *cell) (wait int64, err error) {
+	tx.unhold(c)
+	if c.tries++; c.tries > readTries {
+		return 0, errPending
+	}
+	return pendingWait(int(c.tries), tx.db.rt.Rand()), nil
+}
+
+// corrupt is the error of a locked image whose sum does not hold: nobody writes to
+// a cell that another has locked, nor leaves it half written when it unlocks.
+func (c *cell) corrupt() error {
+	return fmt.Errorf("%w: %v at %v: sum does not hold under its lock", ErrCorrupt, c.kind, c.addr)
 }
 
 // unhold stages the release of a lock that this transaction holds and has not
@@ -162,11 +192,11 @@ func pendingWait(tries int, rnd uint64) int64 {
 }
 
 // lockCells locks and reads cells, in one round trip unless some are busy.
-func (tx *Tx) lockCells(list []int32) error {
+func (tx *Tx) lockCells(list ...*cell) error {
 	for {
 		n := 0
-		for _, i := range list {
-			if c := &tx.cells[i]; !c.locked {
+		for _, c := range list {
+			if !c.locked {
 				tx.postLock(c, 0)
 				n++
 			}
@@ -179,14 +209,16 @@ func (tx *Tx) lockCells(list []int32) error {
 		}
 		var wait int64
 		var fail error
-		for _, i := range list {
-			c := &tx.cells[i]
+		for _, c := range list {
 			if !c.asked {
 				continue
 			}
-			ok, w, err := tx.took(c)
-			if ok {
+			var w int64
+			var err error
+			if c.took() {
 				_, w, err = tx.lockedImage(c)
+			} else {
+				w, err = tx.busy(c)
 			}
 			wait = max(wait, w)
 			if err != nil && fail == nil {
@@ -223,10 +255,9 @@ func (tx *Tx) exchange() error {
 // salvage looks, when the answers are not looked at one by one, at every CAS:
 // which locks are held must be known. Those of a QP that failed stay asked.
 func (tx *Tx) salvage() {
-	for i := range tx.cells {
-		c := &tx.cells[i]
+	for _, c := range tx.cells {
 		if node, _ := tx.s.Coordinator().Primary(c.addr); c.asked && !tx.s.Lost(node) {
-			c.asked, c.locked = false, word(c.aux.B()[auxCAS:]) == 0
+			c.asked, c.locked = false, c.holder() == 0
 		}
 	}
 }

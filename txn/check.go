@@ -316,6 +316,11 @@ func (c *checker) part(t *Table, shard int, base layout.Addr, img []byte, copies
 			}
 		}
 	}
+	for n := t.meta.Buckets; n < t.meta.Buckets+cur.NextFresh && n < total; n++ {
+		if !owner[n] {
+			c.bad("catalog_sound", "table %q: the overflow bucket at %v is in use, but in no chain", name, base+layout.Addr(coord.CursorSlot+n*t.bucket))
+		}
+	}
 }
 
 // records notes the keys in a bucket; seen is nil for a bucket that must be empty.

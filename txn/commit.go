@@ -19,11 +19,13 @@ func (tx *Tx) commit() error {
 	if err := tx.prepare(); err != nil {
 		return err
 	}
-	tx.collect()
+	if err := tx.collect(); err != nil {
+		return tx.doom(err)
+	}
 	if len(tx.writes) == 0 {
 		return tx.commitReads()
 	}
-	if err := tx.seal(); err != nil {
+	if err := tx.buildLogs(); err != nil {
 		return tx.doom(err)
 	}
 	if !tx.s.LogFree() {
@@ -34,16 +36,13 @@ func (tx *Tx) commit() error {
 	if err := tx.ctx.Err(); err != nil { // the last moment at which that can matter
 		return tx.doom(err)
 	}
+	tx.postLogs()
+	tx.logged = true
 	if len(tx.reads) > 0 {
 		// The log rides with the validation, the cells go out only when that held.
-		tx.postLogs()
-		tx.logged = true
 		if err := tx.validate(); err != nil {
 			return err
 		}
-	} else {
-		tx.postLogs()
-		tx.logged = true
 	}
 	tx.postCells()
 	tx.s.Ring()
@@ -55,28 +54,30 @@ func (tx *Tx) commit() error {
 	return nil
 }
 
-// collect lists the cells to write and those to validate.
-func (tx *Tx) collect() {
-	for i := range tx.accs {
-		a := &tx.accs[i]
+// collect lists the cells to write, with their new images sealed, and those to
+// validate.
+func (tx *Tx) collect() error {
+	for _, a := range tx.accs {
 		if a.op != opPut {
 			continue // deletes were marked by prepare
 		}
-		c := &tx.cells[a.cell]
-		c.next, c.keyLen, c.valLen, c.write = a.put.buf, int32(a.put.keyLen), int32(a.put.valLen), true
+		c := a.cell
+		c.next, c.keyLen, c.valLen, c.write = a.put, a.keyLen, a.valLen, true
 	}
-	for i := range tx.cells {
-		c := &tx.cells[i]
+	tx.oldBytes = 0
+	for _, c := range tx.cells {
 		switch {
 		case c.write:
-			tx.writes = append(tx.writes, int32(i))
-			if c.structural {
-				tx.group = max(tx.group, c.ver&layout.CounterMask)
+			if err := tx.seal(c); err != nil {
+				return err
 			}
+			tx.oldBytes += c.oldLen
+			tx.writes = append(tx.writes, c)
 		case c.read && !c.locked:
-			tx.reads = append(tx.reads, int32(i))
+			tx.reads = append(tx.reads, c)
 		}
 	}
+	return nil
 }
 
 // commitReads ends an attempt without writes.
@@ -97,7 +98,7 @@ func (tx *Tx) confirm() error {
 	if len(tx.reads) == 0 {
 		return nil
 	}
-	if c := &tx.cells[tx.reads[0]]; len(tx.reads) == 1 && c.kind == layout.KindRecord && layout.Lock(c.img.B()) == 0 && !tx.holds() {
+	if c := tx.reads[0]; len(tx.reads) == 1 && c.kind == layout.KindRecord && layout.Lock(c.image().B()) == 0 && !tx.holds() {
 		return nil
 	}
 	return tx.validate()
@@ -106,8 +107,8 @@ func (tx *Tx) confirm() error {
 // holds tells whether any lock is held: then what is locked and what was read
 // have to be of one moment.
 func (tx *Tx) holds() bool {
-	for i := range tx.cells {
-		if tx.cells[i].locked {
+	for _, c := range tx.cells {
+		if c.locked {
 			return true
 		}
 	}
@@ -121,15 +122,14 @@ func (tx *Tx) validate() error {
 	if err != nil {
 		return err
 	}
-	for n, i := range tx.reads {
-		node, va := tx.s.Coordinator().Primary(tx.cells[i].addr)
+	for n, c := range tx.reads {
+		node, va := tx.s.Coordinator().Primary(c.addr)
 		tx.s.Read(node, va+layout.OffLock, words.Slice(16*n, 16*n+16))
 	}
 	if err := tx.exchange(); err != nil {
 		return err
 	}
-	for n, i := range tx.reads {
-		c := &tx.cells[i]
+	for n, c := range tx.reads {
 		seen := words.B()[16*n:]
 		switch ver := layout.CellVersion(seen); {
 		case ver != c.ver && c.kind == layout.KindBucket:
@@ -146,73 +146,60 @@ func (tx *Tx) validate() error {
 	return nil
 }
 
-// seal gives the new images their versions and sums, and builds the log entries.
-func (tx *Tx) seal() error {
-	tx.oldBytes = 0
-	for _, i := range tx.writes {
-		c := &tx.cells[i]
-		c.newVer = (c.ver & layout.CounterMask) + 1
-		if c.structural {
-			c.newVer = tx.group + 1
-		}
-		if err := tx.sealCell(c); err != nil {
-			return err
-		}
-		c.oldLen = int32(c.oldSize())
-		tx.oldBytes += int(c.oldLen)
+// seal gives a cell's new image its version and sum.
+func (tx *Tx) seal(c *cell) error {
+	c.newVer = c.ver&layout.CounterMask + 1
+	if c.structural {
+		c.newVer = tx.group + 1
 	}
-	if n := layout.LogSize(len(tx.writes), len(tx.writes), tx.oldBytes); n > tx.s.LogSlotSize() {
-		return fmt.Errorf("%w: the transaction's undo log of %d cells takes %d bytes, a log slot has %d", ErrTooLarge, len(tx.writes), n, tx.s.LogSlotSize())
-	}
-	return tx.buildLogs()
-}
-
-// oldSize is the length of the cell's old image.
-func (c *cell) oldSize() int {
-	if c.ver == 0 {
-		return layout.HeaderSize
-	}
-	return layout.ImageSize(layout.KeyLen(c.img.B()), layout.ValueLen(c.img.B()))
-}
-
-// sealCell completes a cell's new image.
-func (tx *Tx) sealCell(c *cell) error {
-	if c.next.Nil() {
-		b, err := tx.alloc(c.slot)
-		if err != nil {
-			return err
-		}
-		c.next = b
-	}
-	writer, ver := uint64(tx.token), c.newVer|layout.Pending
 	n := 0
-	switch {
-	case c.kind == layout.KindRecord && !c.erase:
-		n = layout.SealCell(c.next.B(), c.addr, ver, writer, c.kind, int(c.keyLen), int(c.valLen))
-	case c.erase:
+	if c.kind == layout.KindRecord && !c.erase {
+		n = layout.SealCell(c.next.B(), c.addr, c.newVer|layout.Pending, uint64(tx.token), layout.KindRecord, c.keyLen, c.valLen)
+	} else {
+		var err error
+		if n, err = tx.sealOther(c); err != nil {
+			return err
+		}
+	}
+	c.newLen = n
+	words := c.unlockWords().B()
+	binary.LittleEndian.PutUint64(words, 0)
+	binary.LittleEndian.PutUint64(words[8:], uint64(c.newVer))
+	c.oldLen = layout.HeaderSize
+	if c.ver != 0 {
+		c.oldLen = layout.ImageLen(c.image().B())
+	}
+	return nil
+}
+
+// sealOther seals whatever is not a record that stays.
+func (tx *Tx) sealOther(c *cell) (n int, err error) {
+	if c.next.Nil() {
+		if c.next, err = tx.alloc(c.slot); err != nil {
+			return 0, err
+		}
+	}
+	if c.erase {
 		c.newVer |= layout.Absent
-		ver |= layout.Absent
-		n = layout.EncodeCell(c.next.B(), c.addr, ver, writer, c.kind, nil, nil)
+	}
+	dst, ver, writer := c.next.B(), c.newVer|layout.Pending, uint64(tx.token)
+	switch {
+	case c.erase:
+		return layout.EncodeCell(dst, c.addr, ver, writer, c.kind, nil, nil), nil
 	case c.kind == layout.KindBucket:
-		n = layout.EncodeBucketHeader(c.next.B(), c.addr, ver, writer, c.chain, c.table)
+		return layout.EncodeBucketHeader(dst, c.addr, ver, writer, c.chain, c.table), nil
 	case c.kind == layout.KindCursor && c.valLen == 0:
 		var value [layout.OverflowCursorSize]byte
 		cur := tx.cursorAt(c.addr)
 		cur.Encode(value[:])
-		n = layout.EncodeCell(c.next.B(), c.addr, ver, writer, c.kind, nil, value[:])
-	default:
-		n = layout.SealCell(c.next.B(), c.addr, ver, writer, c.kind, int(c.keyLen), int(c.valLen))
+		return layout.EncodeCell(dst, c.addr, ver, writer, c.kind, nil, value[:]), nil
 	}
-	c.next = c.next.Slice(0, n)
-	words := c.aux.B()
-	binary.LittleEndian.PutUint64(words[auxUnlock:], 0)
-	binary.LittleEndian.PutUint64(words[auxUnlock+8:], uint64(c.newVer))
-	return nil
+	return layout.SealCell(dst, c.addr, ver, writer, c.kind, c.keyLen, c.valLen), nil
 }
 
 func (tx *Tx) cursorAt(addr layout.Addr) *layout.OverflowCursor {
 	for i := range tx.turns {
-		if k := &tx.turns[i]; tx.cells[k.cell].addr == addr {
+		if k := &tx.turns[i]; k.cell.addr == addr {
 			return &k.cur
 		}
 	}
@@ -223,9 +210,12 @@ func (tx *Tx) cursorAt(addr layout.Addr) *layout.OverflowCursor {
 // cell. Where all nodes hold all shards they share one.
 func (tx *Tx) buildLogs() error {
 	co := tx.s.Coordinator()
+	if n := layout.LogSize(len(tx.writes), len(tx.writes), tx.oldBytes); n > tx.s.LogSlotSize() {
+		return fmt.Errorf("%w: the transaction's undo log of %d cells takes %d bytes, a log slot has %d", ErrTooLarge, len(tx.writes), n, tx.s.LogSlotSize())
+	}
 	l := co.Layout()
 	if int(l.Header.Replicas) == len(l.Nodes) {
-		entry, err := tx.buildLog(-1)
+		entry, err := tx.buildLog(-1, len(tx.writes), tx.oldBytes)
 		if err != nil {
 			return err
 		}
@@ -235,47 +225,41 @@ func (tx *Tx) buildLogs() error {
 		return nil
 	}
 	for node := range l.Nodes {
-		for _, i := range tx.writes {
-			if !co.Holds(node, tx.cells[i].addr.Shard()) {
-				continue
+		kept, bytes := 0, 0
+		for _, c := range tx.writes {
+			if co.Holds(node, c.addr.Shard()) {
+				kept++
+				bytes += c.oldLen
 			}
-			entry, err := tx.buildLog(node)
-			if err != nil {
-				return err
-			}
-			tx.logs = append(tx.logs, logged{node, entry})
-			break
 		}
+		if kept == 0 {
+			continue
+		}
+		entry, err := tx.buildLog(node, kept, bytes)
+		if err != nil {
+			return err
+		}
+		tx.logs = append(tx.logs, logged{node, entry})
 	}
 	return nil
 }
 
-// buildLog makes the entry of one node; -1: with all images.
-func (tx *Tx) buildLog(node int) (coord.Buf, error) {
-	co := tx.s.Coordinator()
-	kept, bytes := len(tx.writes), tx.oldBytes
-	if node >= 0 {
-		kept, bytes = 0, 0
-		for _, i := range tx.writes {
-			if c := &tx.cells[i]; co.Holds(node, c.addr.Shard()) {
-				kept++
-				bytes += int(c.oldLen)
-			}
-		}
-	}
-	buf, err := tx.alloc(layout.LogSize(len(tx.writes), kept, bytes))
+// buildLog makes the entry of one node, which keeps so many old images of so many
+// bytes in all; -1: of all cells.
+func (tx *Tx) buildLog(node, kept, bytes int) (coord.Buf, error) {
+	co, writes := tx.s.Coordinator(), tx.writes
+	buf, err := tx.alloc(layout.LogSize(len(writes), kept, bytes))
 	if err != nil {
 		return buf, err
 	}
 	b := &tx.u.builder
 	b.Begin(buf.B(), uint64(tx.token), co.Epoch())
-	for _, i := range tx.writes {
-		c := &tx.cells[i]
+	for _, c := range writes {
 		b.AddCell(c.addr, c.ver, c.newVer)
 	}
-	for n, i := range tx.writes {
-		if c := &tx.cells[i]; node < 0 || co.Holds(node, c.addr.Shard()) {
-			b.AddImage(n, c.img.B()[:c.oldLen])
+	for n, c := range writes {
+		if node < 0 || co.Holds(node, c.addr.Shard()) {
+			b.AddImage(n, c.mem.B()[:c.oldLen])
 		}
 	}
 	_, err = b.Finish()
@@ -292,9 +276,8 @@ func (tx *Tx) postLogs() {
 // the same QPs: at the primary pending, at the backups as they will stay.
 func (tx *Tx) postCells() {
 	co := tx.s.Coordinator()
-	for _, i := range tx.writes {
-		c := &tx.cells[i]
-		n := c.next.Len()
+	for _, c := range tx.writes {
+		n := c.newLen
 		node, va := co.Primary(c.addr)
 		tx.s.Write(node, va+layout.OffVersion, c.next.Slice(layout.OffVersion, n))
 		for r := 1; r < co.Replicas(c.addr.Shard()); r++ {
@@ -307,8 +290,7 @@ func (tx *Tx) postCells() {
 // unlock frees every lock, after the commit point. Nobody waits for it.
 func (tx *Tx) unlock() {
 	quiet := true
-	for i := range tx.cells {
-		c := &tx.cells[i]
+	for _, c := range tx.cells {
 		switch {
 		case !c.locked:
 			continue
@@ -323,6 +305,21 @@ func (tx *Tx) unlock() {
 	if !quiet {
 		tx.s.RingQuiet()
 	}
+	if tx.unready {
+		tx.remember()
+	}
+}
+
+// remember tells the address cache what a commit has changed.
+func (tx *Tx) remember() {
+	for _, a := range tx.accs {
+		switch {
+		case a.op == opPut && !a.present:
+			tx.db.co.Cache.Put(a.hash, a.cell.addr)
+		case a.op == opDelete && a.present:
+			tx.db.co.Cache.Forget(a.hash)
+		}
+	}
 }
 
 // abort undoes the attempt. It returns an error only if that could not be done
@@ -336,8 +333,7 @@ func (tx *Tx) abort() error {
 		tx.logged = false
 	}
 	held := false
-	for i := range tx.cells {
-		c := &tx.cells[i]
+	for _, c := range tx.cells {
 		if c.locked || c.asked {
 			// Asked: the QP failed before the answer was known. Nothing is posted on a
 			// failed QP; Repair looks at the lock and frees it if it is held.
@@ -359,19 +355,23 @@ func (tx *Tx) abort() error {
 
 // markAborted marks the log entry on every node that has it, and awaits that.
 func (tx *Tx) markAborted() error {
-	state, ok := tx.s.Alloc(8)
-	if !ok {
-		state = tx.logs[0].entry.Slice(layout.LogOffState, layout.LogOffState+8) // was sent long ago
-	}
-	binary.LittleEndian.PutUint64(state.B(), uint64(layout.LogAborted))
+	// After a QP has failed, the entry may not have arrived, and that of an earlier
+	// transaction, which was committed, be what stands there: then it is written
+	// whole, so that no other is marked.
+	from, to := layout.LogOffState, layout.LogOffState+8
 	for range repairTries {
 		if tx.s.Broken() != nil {
 			if err := tx.s.Repair(context.WithoutCancel(tx.ctx)); err != nil {
 				return err
 			}
+			from = 0
 		}
 		for _, g := range tx.logs {
-			tx.s.Write(g.node, tx.s.LogAddr(g.node)+layout.LogOffState, state)
+			if from == 0 {
+				to = g.entry.Len()
+			}
+			binary.LittleEndian.PutUint64(g.entry.B()[layout.LogOffState:], uint64(layout.LogAborted)) // outside of the sum
+			tx.s.Write(g.node, tx.s.LogAddr(g.node)+uint64(from), g.entry.Slice(from, to))
 		}
 		tx.s.Ring()
 		if tx.s.Wait() == nil {

@@ -39,15 +39,8 @@ func (tx *Tx) conflict(err error, t *Table, key []byte) error {
 // cellConflict is conflict for a cell: the access that it belongs to is looked
 // for, so that the error can name the key.
 func (tx *Tx) cellConflict(err error, c *cell) error {
-	i := int32(-1)
-	for j := range tx.cells {
-		if &tx.cells[j] == c {
-			i = int32(j)
-			break
-		}
-	}
-	for j := range tx.accs {
-		if a := &tx.accs[j]; a.cell == i || a.head == i {
+	for _, a := range tx.accs {
+		if a.cell == c || a.head == c {
 			return tx.conflict(err, a.t, tx.keyOf(a))
 		}
 	}

@@ -262,23 +262,30 @@ func (db *DB) Resolve(ctx context.Context, id ID) (Outcome, error) {
 		delete(db.known, db.order[0])
 		db.order = db.order[1:]
 	}
-	tx.lostSession = false
-	tx.u.release(tx)
+	tx.u.tx = &Tx{db: db, s: tx.s, u: tx.u} // whoever ran the old one does not own the session any more
+	tx.s.Release()
 	return outcome, nil
 }
 
 // Stats returns totals.
 func (db *DB) Stats() Stats {
 	var sum Stats
+	add := func(u *session) {
+		u.mu.Lock()
+		st := u.mirror
+		u.mu.Unlock()
+		sum.add(&st)
+	}
 	db.co.Sessions(
-		func(s *coord.Session) { st := s.User.(*session).counted(); sum.add(&st) },
+		func(s *coord.Session) {
+			u := s.User.(*session)
+			u.publish() // so that no later call sees less
+			add(u)
+		},
 		func(s *coord.Session) {
 			u := s.User.(*session)
 			u.wanted.Store(true)
-			u.mu.Lock()
-			st := u.mirror
-			u.mu.Unlock()
-			sum.add(&st)
+			add(u)
 		})
 	return sum
 }

@@ -1,7 +1,6 @@
 package txn
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -14,8 +13,15 @@ import (
 // something is busy. After an error the transaction is doomed.
 func (tx *Tx) resolve() error {
 	for len(tx.work) > 0 {
-		for _, i := range tx.work {
-			tx.post(&tx.accs[i])
+		for _, a := range tx.work {
+			switch {
+			case a.stage != stageAt:
+				tx.postSearch(a)
+			case a.mode >= modeUpdate && !a.cell.locked:
+				tx.postLock(a.cell, a.t.slot+a.t.schema.ValueSize)
+			default:
+				tx.postRead(a.cell)
+			}
 		}
 		if err := tx.exchange(); err != nil {
 			return err
@@ -25,15 +31,20 @@ func (tx *Tx) resolve() error {
 		var wait int64
 		var fail error
 		keep := tx.work[:0]
-		for _, i := range tx.work {
-			a := &tx.accs[i]
-			w, err := tx.absorb(a)
+		for _, a := range tx.work {
+			var w int64
+			var err error
+			if a.stage == stageAt {
+				w, err = tx.absorbAt(a)
+			} else {
+				w, err = tx.absorbSearch(a)
+			}
 			wait = max(wait, w)
 			if err != nil && fail == nil {
 				fail = tx.conflict(err, a.t, tx.keyOf(a))
 			}
 			if a.stage != stageDone {
-				keep = append(keep, i)
+				keep = append(keep, a)
 			}
 		}
 		tx.work = keep
@@ -50,17 +61,11 @@ func (tx *Tx) resolve() error {
 	return tx.doomed
 }
 
-// post stages the requests of an access's stage.
-func (tx *Tx) post(a *access) {
+// postSearch stages the requests of an access whose record is looked for.
+func (tx *Tx) postSearch(a *access) {
 	co := tx.s.Coordinator()
 	switch a.stage {
-	case stageDone:
-	case stageAt:
-		if c := &tx.cells[a.cell]; a.mode >= modeUpdate && !c.locked {
-			tx.postLock(c, a.t.slot+a.t.schema.ValueSize)
-		} else {
-			tx.postRead(c)
-		}
+	case stageDone, stageAt:
 	case stageBucket:
 		// The header's words first, then the bucket: absence is concluded with the
 		// version that was there before any slot was read.
@@ -72,7 +77,7 @@ func (tx *Tx) post(a *access) {
 		tx.s.Read(node, va, s.words)
 		tx.s.Read(node, va, s.bucket)
 	case stageChain, stageTail:
-		s := tx.bucketBuf(a, tx.searches[a.search].at)
+		s := tx.bucketBuf(a, a.search.at)
 		if s == nil {
 			return
 		}
@@ -83,13 +88,13 @@ func (tx *Tx) post(a *access) {
 		if s == nil {
 			return
 		}
-		if a.head == noCell {
+		if a.head == nil {
 			a.head = tx.headCell(a)
 		}
-		c := &tx.cells[a.head]
+		c := a.head
 		node, va := co.Primary(s.at)
 		if !c.locked && !c.asked {
-			if c.img.Nil() && !tx.imageOf(c, 0) {
+			if c.mem.Nil() && !tx.imageOf(c, 0) {
 				return
 			}
 			tx.s.CAS(node, va+layout.OffLock, 0, uint64(tx.token), c.casWord())
@@ -107,35 +112,39 @@ func (tx *Tx) bucketBuf(a *access, at layout.Addr) *search {
 	if err != nil {
 		return nil
 	}
-	if a.search == noCell {
-		a.search = int32(len(tx.searches))
-		tx.searches = append(tx.searches, search{})
+	if a.search == nil {
+		n := len(tx.searches)
+		if n == cap(tx.searches) {
+			tx.searches = more(tx.searches)
+		}
+		tx.searches = tx.searches[:n+1]
+		a.search = tx.searches[n]
+		*a.search = search{}
 	}
-	s := &tx.searches[a.search]
+	s := a.search
 	s.at, s.bucket, s.words = at, b.Slice(0, size), b.Slice(size, size+16)
 	return s
 }
 
 // headCell returns the cell of the access's head bucket header, which accesses
 // of one bucket share.
-func (tx *Tx) headCell(a *access) int32 {
+func (tx *Tx) headCell(a *access) *cell {
 	addr := a.t.head(a.hash)
-	for _, i := range tx.heads {
-		if tx.cells[i].addr == addr {
-			return i
+	for _, c := range tx.heads {
+		if c.addr == addr {
+			return c
 		}
 	}
-	i := tx.newCell(addr, layout.BucketHeaderSize, layout.KindBucket)
-	tx.heads = append(tx.heads, i)
-	return i
+	c := tx.newCell(addr, layout.BucketHeaderSize, layout.KindBucket)
+	tx.heads = append(tx.heads, c)
+	return c
 }
 
-// absorb looks at the answers of an access's stage and moves it on.
-func (tx *Tx) absorb(a *access) (wait int64, err error) {
+// absorbSearch looks at the answers of an access whose record is looked for, and
+// moves it on.
+func (tx *Tx) absorbSearch(a *access) (wait int64, err error) {
 	switch a.stage {
-	case stageDone:
-	case stageAt:
-		return tx.absorbAt(a)
+	case stageDone, stageAt:
 	case stageBucket:
 		return tx.absorbBucket(a)
 	case stageChain:
@@ -148,72 +157,73 @@ func (tx *Tx) absorb(a *access) (wait int64, err error) {
 	return 0, nil
 }
 
-func (tx *Tx) absorbAt(a *access) (int64, error) {
-	c := &tx.cells[a.cell]
+// absorbAt looks at the image at an address where the record is thought to be.
+func (tx *Tx) absorbAt(a *access) (wait int64, err error) {
+	c := a.cell
 	var st layout.Status
 	if c.asked {
-		ok, wait, err := tx.took(c)
 		switch {
-		case ok:
+		case c.took():
 			if st, wait, err = tx.lockedImage(c); err != nil || !c.locked {
 				return wait, err
 			}
-		case word(c.aux.B()[auxCAS:]) != uint64(tx.token):
-			return wait, err
+		case c.holder() != tx.token:
+			return tx.busy(c)
 		default:
 			// Held by this transaction: for the key that is there now; or that is this
 			// key, and another, which was thought to be here, is about to give it back.
-			st = layout.Verify(c.img.B(), c.addr, c.slot)
-			if st == layout.Torn || st == layout.Valid && bytes.Equal(layout.Key(c.img.B()), tx.keyOf(a)) {
+			st = layout.Verify(c.image().B(), c.addr, c.slot)
+			if st == layout.Torn || st == layout.Valid && tx.isKey(a, c.image().B()) {
 				return tx.again(a)
 			}
 		}
-	} else {
-		var wait int64
-		var err error
-		if st, wait, err = tx.freeImage(a, c); err != nil || st == layout.Torn {
-			return wait, err
-		}
+	} else if st, wait, err = tx.freeImage(a, c); err != nil || st == layout.Torn {
+		return wait, err
 	}
-	if st == layout.Valid && !c.ver.IsAbsent() && bytes.Equal(layout.Key(c.img.B()), tx.keyOf(a)) && c.inTable(a.t) {
-		tx.found(a)
+	if st == layout.Valid && !c.ver.IsAbsent() && tx.isKey(a, c.image().B()) {
+		tx.found(a, c)
 		return 0, nil
 	}
+	return 0, tx.stray(a, c)
+}
+
+// isKey tells whether a verified image is of the access's key. Most keys need no
+// comparison beyond that of their first word.
+func (tx *Tx) isKey(a *access, img []byte) bool {
+	return layout.KeyLen(img) == a.keyLen && word(img[layout.HeaderSize:]) == a.first &&
+		(a.keyLen <= 8 || tx.is(a, layout.Key(img)))
+}
+
+// stray deals with a record that is not, or no longer, where it was remembered to
+// be. A lock taken there is not the key's: it goes back, and the key is looked up
+// again.
+func (tx *Tx) stray(a *access, c *cell) error {
 	if a.known { // it was read here before, and is gone
-		return 0, errVersion
+		return errVersion
 	}
-	// The record is not, or no longer, where it was remembered to be. A lock
-	// taken there is not the key's: it goes back, and the key is looked up again.
 	if c.locked {
 		tx.unhold(c)
 	}
 	tx.u.stats.Stale++
 	tx.db.co.Cache.Forget(a.hash)
 	a.stage = stageBucket
-	return 0, nil
-}
-
-// inTable tells whether the cell lies in one of the table's extents: a cached
-// address may, by a coincidence of hashes, be another table's.
-func (c *cell) inTable(t *Table) bool {
-	x := &t.meta.Extents[c.addr.Shard()]
-	return c.addr.Offset()-x.Off < x.Len
+	return nil
 }
 
 // freeImage judges the image of a cell that was read without a lock. Torn with a
 // nil error means: read the whole of it again.
-func (tx *Tx) freeImage(a *access, c *cell) (layout.Status, int64, error) {
-	st := layout.Verify(c.img.B(), c.addr, c.slot)
-	ver := layout.CellVersion(c.img.B())
-	if st != layout.Torn && !ver.IsPending() {
-		if c.read && ver != c.ver {
-			return st, 0, errVersion
-		}
-		c.ver = ver
-		return st, 0, nil
+func (tx *Tx) freeImage(a *access, c *cell) (st layout.Status, wait int64, err error) {
+	img := c.image().B()
+	ver := layout.CellVersion(img)
+	if st = layout.Verify(img, c.addr, c.slot); st == layout.Torn || ver.IsPending() {
+		wait, err = tx.again(a)
+		return layout.Torn, wait, err
 	}
-	wait, err := tx.again(a)
-	return layout.Torn, wait, err
+	if c.read && ver != c.ver {
+		return st, 0, errVersion
+	}
+	c.ver = ver
+	return st, 0, nil
 }
 
 // again counts a try that met a torn or pending image.
@@ -225,22 +235,20 @@ func (tx *Tx) again(a *access) (int64, error) {
 }
 
 // found ends the search of a key whose record's cell is known.
-func (tx *Tx) found(a *access) {
-	c := &tx.cells[a.cell]
-	c.read = true
-	if !a.known {
-		if a.search == noCell {
-			tx.u.stats.Hits++
-		} else {
-			tx.u.stats.Misses++
-			tx.db.co.Cache.Put(a.hash, c.addr)
-		}
+func (tx *Tx) found(a *access, c *cell) {
+	switch {
+	case a.known:
+	case a.search == nil:
+		tx.u.stats.Hits++
+	default:
+		tx.u.stats.Misses++
+		tx.db.co.Cache.Put(a.hash, c.addr)
 	}
-	a.known, a.present, a.stage = true, true, stageDone
+	c.read, a.known, a.present, a.stage = true, true, true, stageDone
 }
 
 func (tx *Tx) absorbBucket(a *access) (int64, error) {
-	s := &tx.searches[a.search]
+	s := a.search
 	s.first = layout.CellVersion(s.words.B())
 	st := layout.Verify(s.bucket.B()[:layout.BucketHeaderSize], s.at, layout.BucketHeaderSize)
 	if s.first.IsPending() || st == layout.Torn || layout.CellVersion(s.bucket.B()) != s.first {
@@ -259,7 +267,7 @@ func (tx *Tx) absorbBucket(a *access) (int64, error) {
 
 // ownBucket checks that the bucket, whose header is verified, is the table's.
 func (tx *Tx) ownBucket(a *access) error {
-	s := &tx.searches[a.search]
+	s := a.search
 	if id := layout.BucketTable(s.bucket.B()); id != 0 && id != a.t.meta.ID {
 		return fmt.Errorf("%w: bucket at %v is of table %d, not of %q (%d)", ErrCorrupt, s.at, id, a.t.schema.Name, a.t.meta.ID)
 	}
@@ -271,7 +279,7 @@ func (tx *Tx) ownBucket(a *access) error {
 // transaction.
 func (tx *Tx) searchBucket(a *access, behind bool) (int64, error) {
 	if a.stage == stageChain || a.stage == stageTail {
-		s := &tx.searches[a.search]
+		s := a.search
 		if st := layout.Verify(s.bucket.B()[:layout.BucketHeaderSize], s.at, layout.BucketHeaderSize); st == layout.Torn {
 			return tx.restart(a)
 		}
@@ -286,7 +294,7 @@ func (tx *Tx) searchBucket(a *access, behind bool) (int64, error) {
 	if a.stage == stageDone {
 		return 0, nil
 	}
-	s := &tx.searches[a.search]
+	s := a.search
 	if next := chainOf(s.bucket.B()); next != 0 {
 		s.at, a.stage = next, stageChain
 		if behind {
@@ -300,7 +308,7 @@ func (tx *Tx) searchBucket(a *access, behind bool) (int64, error) {
 // restart looks the bucket up from its head: the chain has changed underfoot.
 func (tx *Tx) restart(a *access) (int64, error) {
 	if a.stage == stageTail {
-		return 0, fmt.Errorf("%w: overflow bucket at %v: header's sum does not hold under its head's lock", ErrCorrupt, tx.searches[a.search].at)
+		return 0, fmt.Errorf("%w: overflow bucket at %v: header's sum does not hold under its head's lock", ErrCorrupt, a.search.at)
 	}
 	a.stage = stageBucket
 	return tx.again(a)
@@ -309,8 +317,7 @@ func (tx *Tx) restart(a *access) (int64, error) {
 // searchSlots looks for the key in the slots of a bucket. done: it was found and
 // dealt with, or has to be read again.
 func (tx *Tx) searchSlots(a *access, behind bool) (wait int64, err error, done bool) {
-	key := tx.keyOf(a)
-	s := &tx.searches[a.search]
+	s := a.search
 	torn := false
 	for i := range a.t.geo.Slots {
 		off := a.t.geo.SlotOffset(i)
@@ -327,21 +334,21 @@ func (tx *Tx) searchSlots(a *access, behind bool) (wait int64, err error, done b
 			continue
 		case layout.Valid:
 		}
-		if ver.IsAbsent() || !bytes.Equal(layout.Key(img), key) {
+		if ver.IsAbsent() || !tx.isKey(a, img) {
 			continue
 		}
 		if a.known && !a.present { // seen absent before
 			return 0, errInsert, true
 		}
-		if a.known && tx.cells[a.cell].addr != addr {
+		if a.known && a.cell.addr != addr {
 			return 0, errVersion, true
 		}
-		if a.cell == noCell {
+		if a.cell == nil {
 			a.cell = tx.newCell(addr, a.t.slot, layout.KindRecord)
 		}
-		c := &tx.cells[a.cell]
+		c := a.cell
 		if c.locked {
-			tx.found(a)
+			tx.found(a, c)
 			return 0, nil, true
 		}
 		*c = cell{addr: addr, slot: a.t.slot, kind: layout.KindRecord, read: c.read, ver: c.ver}
@@ -358,8 +365,8 @@ func (tx *Tx) searchSlots(a *access, behind bool) (wait int64, err error, done b
 		if c.read && c.ver != ver {
 			return 0, errVersion, true
 		}
-		c.img, c.ver = s.bucket.Slice(off, off+a.t.slot), ver
-		tx.found(a)
+		c.mem, c.ver = s.bucket.Slice(off, off+a.t.slot), ver
+		tx.found(a, c)
 		return 0, nil, true
 	}
 	if torn {
@@ -381,18 +388,18 @@ func (tx *Tx) absent(a *access, behind bool) error {
 		return errVersion
 	}
 	if !behind {
-		if a.head == noCell {
+		if a.head == nil {
 			a.head = tx.headCell(a)
 		}
-		c := &tx.cells[a.head]
-		if (c.read || c.locked) && c.ver != tx.searches[a.search].first {
+		c := a.head
+		if (c.read || c.locked) && c.ver != a.search.first {
 			return errInsert
 		}
-		c.ver, c.read = tx.searches[a.search].first, true
+		c.ver, c.read = a.search.first, true
 	}
-	if a.cell != noCell { // what was thought to be its cell
-		tx.cells[a.cell].read = false
-		a.cell = noCell
+	if a.cell != nil { // what was thought to be its cell
+		a.cell.read = false
+		a.cell = nil
 	}
 	if !a.known {
 		tx.u.stats.Misses++
@@ -403,18 +410,18 @@ func (tx *Tx) absent(a *access, behind bool) error {
 
 // absorbHead looks at the head bucket read behind the CAS of its header.
 func (tx *Tx) absorbHead(a *access) (int64, error) {
-	c := &tx.cells[a.head]
+	c := a.head
 	if c.asked {
-		if ok, wait, err := tx.took(c); !ok {
-			return wait, err
+		if !c.took() {
+			return tx.busy(c)
 		}
 	}
 	if !c.locked { // another access of this bucket has asked, and it was busy
 		return 0, nil
 	}
-	if c.img.Nil() || !tx.headSeen(a.head) {
+	if !c.seen {
 		// First sight of the header under its lock.
-		copy(c.img.B(), tx.searches[a.search].bucket.B()[:c.slot])
+		copy(c.image().B(), a.search.bucket.B()[:c.slot])
 		_, wait, err := tx.lockedImage(c)
 		if err == errVersion {
 			err = errInsert
@@ -425,24 +432,14 @@ func (tx *Tx) absorbHead(a *access) (int64, error) {
 		if err := tx.ownBucket(a); err != nil {
 			return 0, err
 		}
-		tx.seen = append(tx.seen, a.head)
+		c.seen = true
 	}
 	return tx.searchBucket(a, true)
 }
 
-// headSeen tells whether a header was looked at behind its lock before.
-func (tx *Tx) headSeen(head int32) bool {
-	for _, h := range tx.seen {
-		if h == head {
-			return true
-		}
-	}
-	return false
-}
-
 // link is a bucket of a chain, read behind the lock of the chain's head.
 type link struct {
-	head int32
+	head *cell
 	addr layout.Addr
 	img  coord.Buf
 	used uint64 // slots that this transaction has chosen
@@ -451,7 +448,7 @@ type link struct {
 
 // addLink notes a bucket of a locked chain, once, with its newest image.
 func (tx *Tx) addLink(a *access) {
-	s := &tx.searches[a.search]
+	s := a.search
 	for i := range tx.links {
 		if tx.links[i].addr == s.at {
 			tx.links[i].img = s.bucket

@@ -71,7 +71,9 @@ type modelRun struct {
 	trace     []string // what was done, for a failure
 }
 
-func (m *modelRun) note(format string, args ...any) { m.trace = append(m.trace, fmt.Sprintf(format, args...)) }
+func (m *modelRun) note(format string, args ...any) {
+	m.trace = append(m.trace, fmt.Sprintf(format, args...))
+}
 
 func (m *modelRun) transaction() {
 	rt := m.rt

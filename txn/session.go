@@ -54,14 +54,19 @@ func (u *session) counted() Stats {
 // end finishes an attempt: err is what its function or commit returned. The
 // result is what the caller of the API is to see; it is nil only if committed.
 func (u *session) end(tx *Tx, err error) error {
-	outcome := Committed
+	outcome, undone := Committed, true
 	if err != nil {
 		outcome = Aborted
 		if isUnknown(tx.doomed) && err == tx.doomed {
 			outcome = Unknown
 		} else if e := tx.abort(); e != nil {
-			u.lose(tx, Aborted)
-			err = fmt.Errorf("%w: %w", ErrUnavailable, e)
+			undone = false
+			err = fmt.Errorf("%w: transaction %v could not be undone (DB.Resolve does it when the node is back): %w", ErrUnavailable, tx.token, e)
+		}
+	} else if tx.s.Broken() != nil {
+		// The unlock was lost. Nobody may use this session for long, so it is made good now.
+		if e := tx.s.Repair(context.WithoutCancel(tx.ctx)); e != nil {
+			u.db.warn("memory node not reachable; its locks are freed when it is", e)
 		}
 	}
 	u.count(tx, outcome, err)
@@ -69,13 +74,16 @@ func (u *session) end(tx *Tx, err error) error {
 		u.record(tx, outcome, err)
 	}
 	tx.live = false
-	if outcome == Unknown {
-		u.lose(tx, Unknown)
-	}
 	u.ended++
 	if u.ended%publishEvery == 0 || u.wanted.Load() {
 		u.wanted.Store(false)
 		u.publish()
+	}
+	switch {
+	case outcome == Unknown:
+		u.lose(tx, Unknown)
+	case !undone:
+		u.lose(tx, Aborted)
 	}
 	return err
 }
@@ -106,19 +114,18 @@ func (u *session) record(tx *Tx, outcome Outcome, err error) {
 	if err != nil {
 		a.Reason = reasonOf(err)
 	}
-	for i := range tx.accs {
-		x := &tx.accs[i]
+	for _, x := range tx.accs {
 		name, key, prev := x.t.schema.Name, tx.keyOf(x), uint64(0)
 		if x.known && x.present {
-			prev = tx.cells[x.cell].ver.Counter()
+			prev = x.cell.ver.Counter()
 		}
 		if x.asked && x.known {
 			a.Reads = append(a.Reads, Read{name, key, prev})
 		}
 		if x.op == opPut || x.op == opDelete && (!x.known || x.present) {
 			w := Write{Table: name, Key: key, Prev: prev, Delete: x.op == opDelete}
-			if x.cell != noCell {
-				w.Version = tx.cells[x.cell].newVer.Counter()
+			if x.cell != nil {
+				w.Version = x.cell.newVer.Counter()
 			}
 			a.Writes = append(a.Writes, w)
 		}
@@ -172,7 +179,7 @@ func (db *DB) run(ctx context.Context, fn func(*Tx) error, readOnly bool) error 
 	}
 	u := s.User.(*session)
 	tx := u.tx
-	tx.last = nil
+	tx.last, tx.repairs = nil, 0
 	for attempt := 1; ; attempt++ {
 		err := u.once(ctx, fn, readOnly, attempt)
 		if err == nil {
@@ -227,9 +234,9 @@ func (tx *Tx) refuse(err error) error {
 	if tx.doomed != nil {
 		return tx.doomed
 	}
-	for i := range tx.cells {
-		if c := &tx.cells[i]; c.read && !c.locked {
-			tx.reads = append(tx.reads, int32(i))
+	for _, c := range tx.cells {
+		if c.read && !c.locked {
+			tx.reads = append(tx.reads, c)
 		}
 	}
 	if e := tx.confirm(); e != nil {
@@ -259,7 +266,7 @@ func (db *DB) retry(tx *Tx, err error, attempt int) (bool, int64) {
 		tx.last = &tx.prev
 		tx.prev = ConflictError{Reason: tx.lost.Reason, Table: tx.lost.Table, Key: append(tx.prev.Key[:0], tx.lost.Key...)}
 	case errors.As(err, &b):
-		if tx.s.Broken() != nil || attempt > repairTries {
+		if tx.repairs++; tx.s.Broken() != nil || tx.repairs > repairTries {
 			return false, 0
 		}
 	default:

@@ -14,13 +14,12 @@ func (tx *Tx) prepare() error {
 		return nil // every write is of a record that is there and locked
 	}
 	structural := false
-	for i := range tx.accs {
-		a := &tx.accs[i]
+	for _, a := range tx.accs {
 		if a.op == opNone {
 			continue
 		}
-		if !a.known || a.present && !tx.cells[a.cell].locked {
-			tx.require(int32(i), modeUpdate)
+		if !a.known || a.present && !a.cell.locked {
+			tx.require(a, modeUpdate)
 		}
 	}
 	if len(tx.work) > 0 {
@@ -28,8 +27,7 @@ func (tx *Tx) prepare() error {
 			return err
 		}
 	}
-	for i := range tx.accs {
-		a := &tx.accs[i]
+	for _, a := range tx.accs {
 		switch {
 		case a.op == opNone || a.op == opPut && a.present:
 			continue
@@ -41,7 +39,7 @@ func (tx *Tx) prepare() error {
 			// Also where the bucket's header is locked already: for an insert the whole
 			// chain has to be known, for a delete that up to the record.
 			a.stage = stageHead
-			tx.work = append(tx.work, int32(i))
+			tx.work = append(tx.work, a)
 		}
 	}
 	if !structural {
@@ -58,21 +56,21 @@ func (tx *Tx) prepare() error {
 	return tx.removeDeletes()
 }
 
-// restructure marks a locked cell as part of a structural change.
-func (tx *Tx) restructure(i int32) *cell {
-	c := &tx.cells[i]
+// restructure marks a locked cell, read behind its lock, as part of a structural
+// change.
+func (tx *Tx) restructure(c *cell) *cell {
 	if c.kind == layout.KindBucket && !c.write {
-		c.chain = chainOf(c.img.B())
+		c.chain = chainOf(c.image().B())
 	}
 	c.write, c.structural = true, true
+	tx.group = max(tx.group, c.ver&layout.CounterMask)
 	return c
 }
 
 // placeInserts finds, locks and takes a free slot for every key to be inserted.
 func (tx *Tx) placeInserts() error {
 	tx.slots = tx.slots[:0]
-	for i := range tx.accs {
-		a := &tx.accs[i]
+	for _, a := range tx.accs {
 		if a.op != opPut || a.present {
 			continue
 		}
@@ -81,20 +79,21 @@ func (tx *Tx) placeInserts() error {
 			if err := tx.addBucket(a); err != nil {
 				return err
 			}
-			a = &tx.accs[i]
 			if addr = tx.freeSlot(a); addr == 0 {
-				return tx.doom(fmt.Errorf("%w: fresh bucket of table %q has no free slot", ErrCorrupt, a.t.schema.Name))
+				// Whoever took it before has undone that, and its slots' locks are still to
+				// go; or stale addresses have led others there.
+				return tx.doom(tx.conflict(errLocked, a.t, tx.keyOf(a)))
 			}
 		}
 		tx.restructure(a.head).table = a.t.meta.ID
 		a.cell = tx.newCell(addr, a.t.slot, layout.KindRecord)
 		tx.slots = append(tx.slots, a.cell)
 	}
-	if err := tx.lockCells(tx.slots); err != nil {
+	if err := tx.lockCells(tx.slots...); err != nil {
 		return err
 	}
-	for _, i := range tx.slots {
-		c := tx.restructure(i)
+	for _, c := range tx.slots {
+		tx.restructure(c)
 		if c.ver != 0 && !c.ver.IsAbsent() {
 			return tx.doom(fmt.Errorf("%w: slot at %v was taken under its bucket's lock", ErrCorrupt, c.addr))
 		}
@@ -137,19 +136,18 @@ func (tx *Tx) freeSlot(a *access) layout.Addr {
 func (tx *Tx) cursorOf(t *Table, shard uint16) (*cursor, error) {
 	addr := t.cursorAddr(shard)
 	for i := range tx.turns {
-		if tx.cells[tx.turns[i].cell].addr == addr {
+		if tx.turns[i].cell.addr == addr {
 			return &tx.turns[i], nil
 		}
 	}
-	i := tx.newCell(addr, coord.CursorSlot, layout.KindCursor)
-	if err := tx.lockCells([]int32{i}); err != nil {
+	c := tx.newCell(addr, coord.CursorSlot, layout.KindCursor)
+	if err := tx.lockCells(c); err != nil {
 		return nil, err
 	}
-	c := tx.restructure(i)
-	k := cursor{cell: i, cur: layout.OverflowCursor{Limit: t.meta.OverflowBuckets}}
+	k := cursor{cell: tx.restructure(c), cur: layout.OverflowCursor{Limit: t.meta.OverflowBuckets}}
 	if c.ver != 0 {
 		var err error
-		if k.cur, err = layout.DecodeOverflowCursor(layout.Value(c.img.B())); err != nil {
+		if k.cur, err = layout.DecodeOverflowCursor(layout.Value(c.image().B())); err != nil {
 			return nil, tx.doom(fmt.Errorf("%w: overflow cursor of table %q at %v: %w", ErrCorrupt, t.schema.Name, addr, err))
 		}
 	}
@@ -158,20 +156,20 @@ func (tx *Tx) cursorOf(t *Table, shard uint16) (*cursor, error) {
 }
 
 // headerOf locks the header of a bucket of a chain, once.
-func (tx *Tx) headerOf(addr layout.Addr) (int32, error) {
-	for i := range tx.cells {
-		if c := &tx.cells[i]; c.addr == addr && c.kind == layout.KindBucket && c.locked {
-			return int32(i), nil
+func (tx *Tx) headerOf(addr layout.Addr) (*cell, error) {
+	for _, c := range tx.cells {
+		if c.addr == addr && c.kind == layout.KindBucket && c.locked {
+			return c, nil
 		}
 	}
-	i := tx.newCell(addr, layout.BucketHeaderSize, layout.KindBucket)
-	return i, tx.lockCells([]int32{i})
+	c := tx.newCell(addr, layout.BucketHeaderSize, layout.KindBucket)
+	return c, tx.lockCells(c)
 }
 
 // addBucket chains a fresh overflow bucket to the access's bucket.
 func (tx *Tx) addBucket(a *access) error {
 	t, head := a.t, a.head
-	shard := tx.cells[head].addr.Shard()
+	shard := head.addr.Shard()
 	k, err := tx.cursorOf(t, shard)
 	if err != nil {
 		return err
@@ -190,9 +188,9 @@ func (tx *Tx) addBucket(a *access) error {
 		return err
 	}
 	if addr == k.cur.FreeHead {
-		k.cur.FreeHead = chainOf(tx.cells[fresh].img.B())
-		if tx.cells[fresh].write { // given back by this very transaction
-			k.cur.FreeHead = tx.cells[fresh].chain
+		k.cur.FreeHead = chainOf(fresh.image().B())
+		if fresh.write { // given back by this very transaction
+			k.cur.FreeHead = fresh.chain
 		}
 		k.cur.FreeCount--
 	} else {
@@ -238,16 +236,14 @@ func (t *Table) extentOf(shard uint16) int {
 // removeDeletes marks the records to be deleted, and gives back overflow buckets
 // that this leaves empty: else churn would in time chain one to every bucket.
 func (tx *Tx) removeDeletes() error {
-	for i := range tx.accs {
-		a := &tx.accs[i]
+	for _, a := range tx.accs {
 		if a.op != opDelete || !a.present {
 			continue
 		}
 		tx.restructure(a.head).table = a.t.meta.ID
 		tx.restructure(a.cell).erase = true
 	}
-	for i := range tx.accs {
-		a := &tx.accs[i]
+	for _, a := range tx.accs {
 		if a.op != opDelete || !a.present {
 			continue
 		}
@@ -261,7 +257,7 @@ func (tx *Tx) removeDeletes() error {
 // unlinkEmpty takes the bucket of a deleted record out of its chain if it is an
 // overflow bucket and nothing is left in it.
 func (tx *Tx) unlinkEmpty(a *access) error {
-	addr := tx.cells[a.cell].addr
+	addr := a.cell.addr
 	before, this := -1, -1
 	for i := range tx.links {
 		l := &tx.links[i]
@@ -330,8 +326,8 @@ func (tx *Tx) emptied(t *Table, l *link) bool {
 
 // erasing tells whether this transaction deletes the record at an address.
 func (tx *Tx) erasing(addr layout.Addr) bool {
-	for i := range tx.cells {
-		if c := &tx.cells[i]; c.addr == addr && c.erase {
+	for _, c := range tx.cells {
+		if c.addr == addr && c.erase {
 			return true
 		}
 	}

@@ -59,12 +59,15 @@ type Table struct {
 	slot    int // bytes of a record's slot
 	bucket  uint64
 	shards  uint64
+	buckets divisor // a bucket and a slot in lines
+	slots   divisor
 	dropped atomic.Bool
 }
 
 func newTable(db *DB, name string, m layout.TableMeta) *Table {
 	g := m.Geometry()
 	return &Table{db: db, meta: m, geo: g, slot: g.SlotSize, bucket: uint64(g.BucketSize()), shards: uint64(len(m.Extents)),
+		buckets: newDivisor(g.BucketSize() / layout.CellAlign), slots: newDivisor(g.SlotSize / layout.CellAlign),
 		schema: Schema{Name: name, KeySize: int(m.KeySize), ValueSize: int(m.ValueSize), Capacity: int(m.Capacity)}}
 }
 
@@ -90,6 +93,35 @@ func (t *Table) head(hash uint64) layout.Addr {
 func (t *Table) bucketAddr(shard int, n uint64) layout.Addr {
 	x := &t.meta.Extents[shard]
 	return layout.MakeAddr(x.Shard, x.Off+coord.CursorSlot+n*t.bucket)
+}
+
+// holds tells whether an address is that of a record's slot of the table.
+func (t *Table) holds(addr layout.Addr) bool {
+	shard := int(addr.Shard())
+	if shard >= len(t.meta.Extents) {
+		return false
+	}
+	x := &t.meta.Extents[shard]
+	off := addr.Offset() - x.Off - coord.CursorSlot
+	if off >= x.Len-coord.CursorSlot || off%layout.CellAlign != 0 {
+		return false
+	}
+	in := t.buckets.mod(uint32(off / layout.CellAlign))
+	return in != 0 && t.slots.mod(in-1) == 0 // behind the header's line
+}
+
+// divisor divides without a division (D. Lemire, O. Kaser, N. Kurz, Faster
+// remainder by direct computation, 2019).
+type divisor struct {
+	d     uint64
+	magic uint64
+}
+
+func newDivisor(d int) divisor { return divisor{uint64(d), ^uint64(0)/uint64(d) + 1} }
+
+func (v divisor) mod(n uint32) uint32 {
+	hi, _ := bits.Mul64(v.magic*uint64(n), v.d)
+	return uint32(hi)
 }
 
 // cursorAddr is the overflow cursor of a shard's part of the table.

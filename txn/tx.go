@@ -3,6 +3,7 @@ package txn
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 
 	"fjord/coord"
@@ -27,6 +28,7 @@ type Tx struct {
 	readOnly    bool
 	manual      bool
 	live        bool
+	repairs     int  // attempts that a failed QP has ended
 	lostSession bool // could not be ended: the session is kept for Resolve
 
 	doomed  error // sticks: the attempt cannot commit
@@ -36,20 +38,19 @@ type Tx struct {
 	logged  bool  // an entry may stand in log slots
 
 	keys     []byte
-	latest   int32 // access that was found last
-	accs     []access
-	index    []int32 // of accs by hash, when they are many
-	searches []search
-	work     []int32 // accesses that wait for something
-	cells    []cell
-	heads    []int32 // cells that are head headers
-	seen     []int32 // of those, looked at behind their lock
+	latest   int       // access that was found last
+	accs     []*access // these and the next stay where they are
+	cells    []*cell
+	searches []*search
+	index    []int32   // of accs by hash, when they are many
+	work     []*access // those that wait for something
+	heads    []*cell   // cells that are head headers
 	links    []link
 	turns    []cursor
-	slots    []int32 // cells of slots taken for inserts
+	slots    []*cell // cells of slots taken for inserts
 
-	writes   []int32 // cells with new images, in the order they are logged
-	reads    []int32 // cells to validate
+	writes   []*cell // cells with new images, sealed, in the order they are logged
+	reads    []*cell // cells to validate
 	logs     []logged
 	oldBytes int            // of all old images
 	group    layout.Version // new version of the structural cells
@@ -57,7 +58,7 @@ type Tx struct {
 
 // cursor is a table's overflow cursor in one shard, as this transaction leaves it.
 type cursor struct {
-	cell int32
+	cell *cell
 	cur  layout.OverflowCursor
 }
 
@@ -82,7 +83,7 @@ func (tx *Tx) start(ctx context.Context, readOnly bool, attempt int) error {
 		clear(tx.index)
 		tx.index = tx.index[:0]
 	}
-	tx.heads, tx.seen, tx.links, tx.turns = tx.heads[:0], tx.seen[:0], tx.links[:0], tx.turns[:0]
+	tx.heads, tx.links, tx.turns = tx.heads[:0], tx.links[:0], tx.turns[:0]
 	tx.writes, tx.reads, tx.logs = tx.writes[:0], tx.reads[:0], tx.logs[:0]
 	if tx.db.opt.Recorder != nil {
 		tx.begin = tx.db.rt.Now()
@@ -94,17 +95,21 @@ func (tx *Tx) start(ctx context.Context, readOnly bool, attempt int) error {
 func (tx *Tx) alloc(n int) (coord.Buf, error) {
 	b, ok := tx.s.Alloc(n)
 	if !ok {
-		return b, tx.doom(fmt.Errorf("%w: the transaction needs more local memory than there is", ErrTooLarge))
+		return b, tx.tooLarge()
 	}
 	return b, nil
 }
 
-// usable tells whether a key of a table may be asked for.
-func (tx *Tx) usable(t *Table, key []byte) bool {
-	return tx.live && tx.doomed == nil && t != nil && t.db == tx.db && uint(len(key)-1) < uint(t.schema.KeySize) && !t.dropped.Load()
+func (tx *Tx) tooLarge() error {
+	return tx.doom(fmt.Errorf("%w: the transaction needs more local memory than there is", ErrTooLarge))
 }
 
-// unusable says why not.
+// usable tells whether a key of a table may be asked for.
+func (tx *Tx) usable(t *Table, key []byte) bool {
+	return t != nil && t.db == tx.db && uint(len(key)-1) < uint(t.schema.KeySize) && !t.dropped.Load()
+}
+
+// unusable says why a key cannot be asked for.
 func (tx *Tx) unusable(t *Table, key []byte) error {
 	switch {
 	case !tx.live:
@@ -134,27 +139,28 @@ func (tx *Tx) SetLabel(label string) { tx.label = label }
 // Fetch reads keys, and locks those that say so, in one round trip when their
 // addresses are known. A key that does not exist is no error here; Get tells.
 func (tx *Tx) Fetch(refs ...Ref) error {
-	for i := range refs { // all are looked at before any is queued
+	first := len(tx.accs)
+	for i := range refs { // all are looked at before any is queued; the cache's lines are on their way meanwhile
 		r := &refs[i]
 		if r.mode != modeRead && tx.readOnly {
 			return ErrReadOnly
 		}
-		if !tx.usable(r.table, r.key) {
+		if tx.access(r.table, r.key) == nil {
 			return tx.unusable(r.table, r.key)
 		}
 	}
-	first := len(tx.accs)
-	for i := range refs { // the cache's lines are on their way while the keys are listed
-		tx.enlist(refs[i].table, refs[i].key)
-	}
+	fresh := tx.accs[first:]
+	tx.latest = first
 	for i := range refs {
 		r := &refs[i]
-		j := int32(first + i)
-		if len(tx.accs) != first+len(refs) { // some were there, or are there twice
-			j = tx.find(r.table, r.key)
+		var a *access
+		if len(fresh) == len(refs) {
+			a = fresh[i]
+		} else { // some were there, or are there twice
+			a = tx.access(r.table, r.key)
 		}
-		tx.require(j, r.mode)
-		tx.accs[j].asked = true
+		tx.require(a, r.mode)
+		a.asked = true
 	}
 	return tx.resolve()
 }
@@ -173,174 +179,153 @@ func (tx *Tx) GetForUpdate(t *Table, key []byte) ([]byte, error) {
 }
 
 func (tx *Tx) get(t *Table, key []byte, m mode) ([]byte, error) {
-	i, err := tx.access(t, key)
-	if err != nil {
-		return nil, err
+	a := tx.access(t, key)
+	if a == nil {
+		return nil, tx.unusable(t, key)
 	}
-	a := &tx.accs[i]
-	if a.op == opNone {
+	switch a.op {
+	case opNone:
 		if !a.known || a.mode < m {
-			tx.require(i, m)
+			tx.require(a, m)
 			if err := tx.resolve(); err != nil {
 				return nil, err
 			}
-			a = &tx.accs[i]
 		}
 		a.asked = true
+		if !a.present {
+			return nil, ErrNotFound
+		}
+		value := layout.Value(a.cell.image().B())
+		if !a.cell.locked {
+			return value, nil
+		}
+		return tx.show(a, value)
+	case opPut:
+		return tx.show(a, a.value(a.valLen))
+	case opDelete:
 	}
-	switch {
-	case a.op == opDelete, a.op == opNone && !a.present:
-		return nil, ErrNotFound
-	case a.op == opPut:
-		return tx.show(a, layoutValue(&a.put))
-	}
-	if c := &tx.cells[a.cell]; c.locked {
-		return tx.show(a, layout.Value(c.img.B()))
-	}
-	return layout.Value(tx.cells[a.cell].img.B()), nil
+	return nil, ErrNotFound
 }
 
 // show gives the user a copy of a value: he may change it, and keeps it until the
 // transaction ends, while the value goes into the undo log, or is put again.
 func (tx *Tx) show(a *access, value []byte) ([]byte, error) {
-	if a.view.Nil() || !bytes.Equal(a.view.B(), value) {
-		b := tx.spare(a, a.view, a.t.slot, len(value))
-		if b.Nil() {
-			var err error
-			if b, err = tx.alloc(len(value)); err != nil {
-				return nil, err
-			}
-		}
-		copy(b.B(), value)
-		a.view = b
+	if !a.view.Nil() && bytes.Equal(a.view.B(), value) {
+		return a.view.B(), nil
 	}
-	return a.view.B(), nil
+	var b coord.Buf
+	if m := a.spare(); a.view.Nil() && !m.Nil() {
+		b = m.Slice(a.t.slot, a.t.slot+len(value))
+	} else {
+		var err error
+		if b, err = tx.alloc(len(value)); err != nil {
+			return nil, err
+		}
+	}
+	copy(b.B(), value)
+	a.view = b
+	return b.B(), nil
 }
 
-// spare returns the part of the memory behind a locked cell's image that is meant
-// for a new image or the user's copy, if used is nil: not in use yet.
-func (tx *Tx) spare(a *access, used coord.Buf, from, n int) coord.Buf {
-	if !used.Nil() || a.cell == noCell || tx.cells[a.cell].spare.Nil() {
+// spare returns the spare memory of the access's cell, nil if there is none: a
+// slot's size for the new image, and behind it room for the user's copy of a value.
+func (a *access) spare() coord.Buf {
+	if a.cell == nil {
 		return coord.Buf{}
 	}
-	return tx.cells[a.cell].spare.Slice(from, from+n)
+	return a.cell.spare()
 }
 
-// image is a record's new image: key and value in place, not yet sealed.
-type image struct {
-	buf    coord.Buf
-	keyLen int
-	valLen int
+// value is where a value of n bytes stands in the image that is to be put.
+func (a *access) value(n int) []byte {
+	start := layout.ImageSize(a.keyLen, 0)
+	return a.put.Slice(start, start+n).B()
 }
 
-func layoutValue(m *image) []byte {
-	start := layout.ImageSize(m.keyLen, 0)
-	return m.buf.B()[start : start+m.valLen : start+m.valLen]
-}
-
-// writable refuses writes that cannot be.
-func (tx *Tx) writable(t *Table, value []byte) error {
+// unwritable says why a value cannot be written.
+func (tx *Tx) unwritable(t *Table, value []byte) error {
 	if tx.readOnly {
 		return ErrReadOnly
 	}
-	if len(value) > t.schema.ValueSize {
-		return fmt.Errorf("%w: table %q: value has %d bytes, right is %d at most", ErrTooLarge, t.schema.Name, len(value), t.schema.ValueSize)
-	}
-	return nil
-}
-
-// access returns the access of a key without fetching anything.
-func (tx *Tx) access(t *Table, key []byte) (int32, error) {
-	if !tx.usable(t, key) {
-		return noCell, tx.unusable(t, key)
-	}
-	return tx.enlist(t, key), nil
-}
-
-// enlist returns the access of a key that was found usable.
-func (tx *Tx) enlist(t *Table, key []byte) int32 {
-	i := tx.find(t, key)
-	if i == noCell {
-		i = tx.add(t, key)
-	}
-	return i
+	return fmt.Errorf("%w: table %q: value has %d bytes, right is %d at most", ErrTooLarge, t.schema.Name, len(value), t.schema.ValueSize)
 }
 
 // Put writes a value, whether the key exists or not. A key that was not fetched
 // for update is locked when commit begins.
 func (tx *Tx) Put(t *Table, key, value []byte) error {
-	i, err := tx.access(t, key)
-	if err != nil {
-		return err
+	a := tx.access(t, key)
+	if a == nil {
+		return tx.unusable(t, key)
 	}
-	if err := tx.writable(t, value); err != nil {
-		return err
+	if tx.readOnly || len(value) > t.schema.ValueSize {
+		return tx.unwritable(t, value)
 	}
-	return tx.put(i, key, value)
+	return tx.put(a, value)
 }
 
-func (tx *Tx) put(i int32, key, value []byte) error {
-	a := &tx.accs[i]
-	if a.put.buf.Nil() {
-		b := tx.spare(a, a.put.buf, 0, a.t.slot)
-		if b.Nil() {
+func (tx *Tx) put(a *access, value []byte) error {
+	if a.put.Nil() {
+		if m := a.spare(); !m.Nil() {
+			a.put = m.Slice(0, a.t.slot)
+		} else {
 			var err error
-			if b, err = tx.alloc(a.t.slot); err != nil {
+			if a.put, err = tx.alloc(a.t.slot); err != nil {
 				return err
 			}
 		}
-		a.put.buf, a.put.keyLen = b, len(key)
-		copy(b.B()[layout.HeaderSize:], key)
+		key := a.put.B()[layout.HeaderSize:]
+		if binary.LittleEndian.PutUint64(key, a.first); a.keyLen > 8 {
+			copy(key, tx.keyOf(a))
+		}
 	}
-	a.put.valLen = len(value)
-	copy(layoutValue(&a.put), value)
+	a.valLen = len(value)
+	copy(a.value(len(value)), value)
 	a.op = opPut
-	tx.unready = tx.unready || !a.known || !a.present || !tx.cells[a.cell].locked
+	tx.unready = tx.unready || !a.present || !a.cell.locked
 	return nil
 }
 
 // Insert writes a value under a key that must not exist; else ErrExists.
 func (tx *Tx) Insert(t *Table, key, value []byte) error {
-	i, err := tx.access(t, key)
-	if err != nil {
-		return err
+	a := tx.access(t, key)
+	if a == nil {
+		return tx.unusable(t, key)
 	}
-	if err := tx.writable(t, value); err != nil {
-		return err
+	if tx.readOnly || len(value) > t.schema.ValueSize {
+		return tx.unwritable(t, value)
 	}
-	a := &tx.accs[i]
-	exists := a.op == opPut && a.known
-	if a.op == opNone || !a.known {
-		tx.require(i, modeInsert)
+	switch {
+	case a.op == opPut: // by this transaction, whatever was there before
+		return ErrExists
+	case a.op == opNone && !a.present:
+		tx.require(a, modeInsert)
 		if err := tx.resolve(); err != nil {
 			return err
 		}
-		a = &tx.accs[i]
+	}
+	if a.op == opNone {
 		a.asked = true
-		exists = a.present || a.op == opPut
+		if a.present {
+			return ErrExists
+		}
 	}
-	if exists {
-		return ErrExists
-	}
-	return tx.put(i, key, value)
+	return tx.put(a, value)
 }
 
 // Delete removes a key; ErrNotFound if it does not exist.
 func (tx *Tx) Delete(t *Table, key []byte) error {
-	i, err := tx.access(t, key)
-	if err != nil {
-		return err
+	a := tx.access(t, key)
+	if a == nil {
+		return tx.unusable(t, key)
 	}
 	if tx.readOnly {
 		return ErrReadOnly
 	}
-	a := &tx.accs[i]
 	if a.op == opNone || !a.known {
-		tx.require(i, modeUpdate)
+		tx.require(a, modeUpdate)
 		if err := tx.resolve(); err != nil {
 			return err
 		}
-		a = &tx.accs[i]
 		a.asked = true
 	}
 	if a.op == opDelete || a.op == opNone && !a.present {

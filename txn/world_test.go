@@ -173,8 +173,21 @@ func (w *world) sound(db *txn.DB, records map[string]int) {
 // has sealed for that cell, with the version that the entry says.
 func (w *world) undoSound() {
 	w.t.Helper()
-	ctx := context.Background()
-	l, err := w.cluster.Layout(ctx)
+	w.logs(func(where string, e layout.LogEntry) {
+		for i, img := range e.Images {
+			c := e.Cell(i)
+			if st := layout.Verify(img, c.Addr, len(img)); st == layout.Torn || layout.CellVersion(img) != c.Old {
+				w.t.Errorf("%s: undo image of %v in the log of %v is %v with version %v, want a sealed one with version %v",
+					where, c.Addr, txn.ID(e.Token), st, layout.CellVersion(img), c.Old)
+			}
+		}
+	})
+}
+
+// logs calls fn with every log entry on every node.
+func (w *world) logs(fn func(where string, e layout.LogEntry)) {
+	w.t.Helper()
+	l, err := w.cluster.Layout(context.Background())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -184,21 +197,14 @@ func (w *world) undoSound() {
 		for place := range int(h.Coordinators) {
 			for session := range int(h.Sessions) {
 				for slot := range int(h.LogSlots) {
+					where := fmt.Sprintf("node %d, place %d, session %d, log slot %d", node, place, session, slot)
 					b := p.read(node, l.Nodes[node].Base+h.LogSlotAt(place, session, slot), int(h.LogSlotSize))
-					e, err := layout.DecodeLog(b)
-					if errors.Is(err, layout.ErrLogEmpty) {
-						continue
-					}
-					if err != nil {
-						w.t.Errorf("node %d, place %d, session %d, log slot %d: %v", node, place, session, slot, err)
-						continue
-					}
-					for i, img := range e.Images {
-						c := e.Cell(i)
-						if st := layout.Verify(img, c.Addr, len(img)); st == layout.Torn || layout.CellVersion(img) != c.Old {
-							w.t.Errorf("undo image of %v in the log of %v is %v with version %v, want a sealed one with version %v",
-								c.Addr, txn.ID(e.Token), st, layout.CellVersion(img), c.Old)
-						}
+					switch e, err := layout.DecodeLog(b); {
+					case errors.Is(err, layout.ErrLogEmpty):
+					case err != nil:
+						w.t.Errorf("%s: %v", where, err)
+					default:
+						fn(where, e)
 					}
 				}
 			}

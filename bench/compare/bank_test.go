@@ -73,7 +73,7 @@ func TestGeneratorDrawsTheMix(t *testing.T) {
 					if last < s.hot {
 						hot++
 					}
-				default:
+				case balance, depositChecking, transactSavings, writeCheck:
 					accounts++
 				}
 				if o.keys[0].account < s.hot {

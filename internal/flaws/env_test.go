@@ -29,6 +29,7 @@ type shape struct {
 	recorder txn.Recorder
 	lock     lock.Strategy
 	noInline bool
+	sync     bool
 }
 
 // env is a scripted cluster with a table, and coordinators that know it.
@@ -54,7 +55,7 @@ func open(t testing.TB, s shape) *env {
 	def(&s.capacity, 1)
 	def(&s.retries, 20)
 	e := &env{World: script.New(t, s.seed), t: t}
-	e.NoInline = s.noInline
+	e.NoInline, e.Sync = s.noInline, s.sync
 	var err error
 	e.cluster, err = coord.NewCluster(coord.ClusterConfig{MemoryNodes: s.nodes, Replicas: s.replicas, NodeMemory: 3 << 20,
 		Coordinators: s.coords, Sessions: 4, LogSlot: 16 << 10, HugePages: verbs.HugeNever}, e.NewDevice)
@@ -119,7 +120,7 @@ func (e *env) check(dead ...int) {
 		e.t.Fatalf("Check: %v\n%q", r.Checks, r.Details)
 	}
 	if h := e.Hazards(); len(h) > 0 {
-		e.t.Fatalf("hazards: %q", h)
+		e.t.Fatalf("%d hazards, the first: %s", len(h), h[0])
 	}
 }
 

@@ -262,3 +262,38 @@ func TestInsertKnowsWholeChain(t *testing.T) {
 	}
 	e.check()
 }
+
+// Found by TestShuffle: T1 takes a fresh overflow bucket for two inserts, and
+// aborts. Its locks go one by one, the cursor's before the slots'. T2 takes the
+// same bucket in between, finds no free slot in it, and called that corrupt.
+//
+// Guards txn/structure.go, placeInserts: that is a conflict. Seen failing with
+// ErrCorrupt in its place.
+func TestFreshBucketStillLocked(t *testing.T) {
+	e := open(t, shape{nodes: 1, value: 1400, retries: 1}) // two slots in a bucket
+	e.put(0, 1, 1, 2, 2)
+	validation := e.Hold("T1's validation", by("T1", verbs.OpRead, e.Lock(e.addr(0, 1)))).Nth(2)
+	unlock := func(n int) *script.Rule {
+		return e.Hold("T1's unlocks", func(op *script.Op) bool {
+			return op.By == "T1" && op.Opcode == verbs.OpWrite && op.InExtents() && op.Len == 8
+		}).Nth(n)
+	}
+	held := unlock(4) // of head, cursor, the fresh bucket's header, two slots
+	t1 := e.attempt("T1", 0, e.readPut(0, []int{1}, 3, 3, 4, 4))
+	t1.Run()
+	validation.Await()
+	e.put(1, 1, 5)
+	validation.Release()
+	t1.Run()
+	held.Await()
+	err := e.db[1].Update(ctx, e.puts(1, 5, 5))
+	e.conflict(err, txn.ReasonLocked)
+	held.Release()
+	t1.Finish()
+	e.conflict(t1.err, txn.ReasonVersion)
+	e.put(1, 5, 5)
+	if n := e.get(2, 5); n != 5 {
+		t.Errorf("key 5 is %d, want 5", n)
+	}
+	e.check()
+}

@@ -377,3 +377,36 @@ func TestOwnLockAtStaleAddress(t *testing.T) {
 	}
 	e.check()
 }
+
+// Found beside TestShuffle: Update runs again when a QP has failed and was
+// repaired, but not if three conflicts had come before.
+//
+// Guards txn/session.go, retry: repairs are counted by themselves. Seen failing
+// with the number of the attempt in their place.
+func TestRepairBehindConflicts(t *testing.T) {
+	e := open(t, shape{})
+	e.put(0, 1, 10, 2, 20)
+	e.known(1, 2)
+	x := e.addr(0, 1)
+	held := e.begin(1)
+	if _, err := held.GetForUpdate(e.tab[1], key(2)); err != nil {
+		t.Fatal(err)
+	}
+	lose := e.Lose("T1's CAS", by("T1", verbs.OpCAS, e.Lock(x))).Nth(6)
+	runs := 0
+	var err error
+	e.Do("T1", func() {
+		err = e.db[0].Update(ctx, func(tx *txn.Tx) error {
+			if runs++; runs == 6 {
+				e.must(held.Abort())
+			}
+			return e.puts(0, 1, 11, 2, 21)(tx)
+		})
+	})
+	lose.Await()
+	e.must(err)
+	if runs != 7 {
+		t.Errorf("the function ran %d times, want 7", runs)
+	}
+	e.check()
+}

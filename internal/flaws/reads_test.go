@@ -82,7 +82,7 @@ func (e *env) once(c int) (n int, err error) {
 // T1's image is half written, in any order of its lines, it must see neither half;
 // while it is written and not committed, it must not see it at all.
 //
-// Guards txn/cell.go, freeImage: the sum must hold, and the image not be pending.
+// Guards txn/lookup.go, freeImage: the sum must hold, and the image not be pending.
 // Seen failing without the one and without the other.
 func TestFlaw12TornAndDirtyRead(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
@@ -125,7 +125,7 @@ func TestFlaw12TornAndDirtyRead(t *testing.T) {
 // Fault 12, with the View's own READ torn: T1 commits between any two of its
 // lines. It must read again.
 //
-// Guards txn/cell.go, freeImage: the sum must hold. Seen failing without it.
+// Guards txn/lookup.go, freeImage: the sum must hold. Seen failing without it.
 func TestFlaw12ReadTornByCommit(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
 		for stop := 1; stop <= 2; stop++ {

@@ -48,13 +48,16 @@ type device struct {
 	w        *World
 	index    int
 	noInline bool
+	sync     bool
 	crashed  bool
 }
 
 // Attr promises no more than the world keeps.
 func (d *device) Attr() verbs.DeviceAttr {
 	a := d.Device.Attr()
-	a.Caps &^= verbs.CapInOrderLines | verbs.CapSyncPost
+	if !d.sync {
+		a.Caps &^= verbs.CapInOrderLines | verbs.CapSyncPost
+	}
 	if d.noInline {
 		a.Caps &^= verbs.CapInline
 		a.MaxInline = 0

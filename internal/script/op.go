@@ -16,8 +16,6 @@ type Op struct {
 	Off    uint64 // in the node's region
 	Len    int
 	Swap   uint64 // CAS: what it puts there
-	Bell   uint64 // its doorbell: the same for all of one PostSend
-	N      uint64 // how many were posted before it, by anybody
 
 	q        *wire
 	seq      uint64

@@ -1,6 +1,10 @@
 package script
 
-import "fjord/verbs"
+import (
+	"slices"
+
+	"fjord/verbs"
+)
 
 // Chaos says how likely, at each step of a Shuffle, trouble is.
 type Chaos struct {
@@ -94,7 +98,7 @@ func (w *World) move() bool {
 	return false
 }
 
-func (q *wire) movable() bool { return len(q.ghosts) > 0 || q.next() >= 0 }
+func (q *wire) movable() bool { return !q.dev.sync && (len(q.ghosts) > 0 || q.next() >= 0) }
 
 // advance makes a step of a QP.
 func (q *wire) advance() {
@@ -109,16 +113,23 @@ func (q *wire) advance() {
 		return
 	}
 	if w.chance(c.Fail) {
-		q.fail(verbs.StatusRetryExcErr, w.rng.IntN(len(q.queue)+1))
+		late := w.rng.IntN(len(q.queue) + 1)
+		if q.dev.sync {
+			late = 0
+		}
+		q.fail(verbs.StatusRetryExcErr, late)
 		return
 	}
 	i := q.next()
-	if w.chance(c.Overtake) {
+	if !q.dev.sync && w.chance(c.Overtake) {
 		i = q.overtaker(i)
 	}
 	op := q.queue[i]
 	if !op.judged && op.Len > 8 && w.chance(c.Tear) {
 		op.pieces = w.tear(op)
+		if q.dev.sync {
+			slices.SortFunc(op.pieces, func(a, b piece) int { return a.from - b.from })
+		}
 	}
 	q.step(i)
 }

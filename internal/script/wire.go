@@ -66,7 +66,6 @@ func (q *wire) PostSend(wrs []verbs.SendWR) (int, error) {
 	if st := q.State(); q.closed || st != verbs.StateRTS && st != verbs.StateErr {
 		return 0, fmt.Errorf("%w: PostSend in %v", verbs.ErrState, st)
 	}
-	bell := w.ops
 	for i := range wrs {
 		if q.posted-q.known >= uint64(q.init.MaxSendWR) {
 			return i, fmt.Errorf("%w: send queue of %d", verbs.ErrQueueFull, q.init.MaxSendWR)
@@ -77,7 +76,6 @@ func (q *wire) PostSend(wrs []verbs.SendWR) (int, error) {
 			return i, fmt.Errorf("%w: %v in a script", verbs.ErrUnsupported, wrs[i].Opcode)
 		}
 		op := q.take(&wrs[i])
-		op.Bell = bell
 		if w.tracing {
 			w.trace = append(w.trace, op)
 		}
@@ -85,11 +83,19 @@ func (q *wire) PostSend(wrs []verbs.SendWR) (int, error) {
 			q.complete(op, verbs.StatusWRFlushErr)
 			continue
 		}
-		q.watch(op)
+		if !q.dev.sync {
+			q.watch(op)
+		}
 		q.queue = append(q.queue, op)
 	}
 	if w.chaos == nil {
 		q.run()
+	} else if q.dev.sync {
+		for q.next() >= 0 {
+			w.cur.ending()
+			w.cur.pause(taskReady)
+			q.advance()
+		}
 	}
 	if q.dev.crashed {
 		w.vanish()
@@ -101,8 +107,7 @@ func (q *wire) PostSend(wrs []verbs.SendWR) (int, error) {
 func (q *wire) take(wr *verbs.SendWR) *Op {
 	w := q.w
 	q.posted++
-	op := &Op{Coord: q.dev.index, Node: q.node, Opcode: wr.Opcode, Swap: wr.Swap, N: w.ops, q: q, seq: q.posted, wr: *wr}
-	w.ops++
+	op := &Op{Coord: q.dev.index, Node: q.node, Opcode: wr.Opcode, Swap: wr.Swap, q: q, seq: q.posted, wr: *wr}
 	if w.cur != nil {
 		op.By = w.cur.name
 	}

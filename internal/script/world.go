@@ -29,6 +29,9 @@ type World struct {
 	// NoInline takes inline payloads from the devices of coordinators that are
 	// opened from now on.
 	NoInline bool
+	// Sync makes those devices execute requests within PostSend, lines in ascending
+	// order, as mem does. In a Shuffle others move between any two pieces.
+	Sync bool
 
 	tb    TB
 	rng   *rand.Rand
@@ -45,7 +48,6 @@ type World struct {
 	wires  []*wire
 	rules  []*Rule
 	chaos  *Chaos // of the Shuffle that runs
-	ops    uint64
 
 	hazards []string
 	trace   []*Op // when tracing
@@ -81,7 +83,7 @@ func (w *World) NewDevice(name string) (verbs.Device, error) {
 		return w.nodes[n], nil
 	}
 	w.coords++
-	return &device{Device: inner, w: w, index: w.coords - 1, noInline: w.NoInline}, nil
+	return &device{Device: inner, w: w, index: w.coords - 1, noInline: w.NoInline, sync: w.Sync}, nil
 }
 
 // Peek returns the bytes at a place, as they are now.

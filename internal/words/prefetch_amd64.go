@@ -1,8 +1,5 @@
 package words
 
-import "unsafe"
-
-// Prefetch asks for the line at p without waiting for it. p may be anything.
-//
-//go:noescape
-func Prefetch(p unsafe.Pointer)
+// Prefetch asks for the line at an address without waiting for it. There need be
+// no memory.
+func Prefetch(addr uintptr)

@@ -2,7 +2,6 @@
 
 package words
 
-import "unsafe"
-
-// Prefetch asks for the line at p without waiting for it, where the port can.
-func Prefetch(unsafe.Pointer) {}
+// Prefetch asks for the line at an address without waiting for it, where the port
+// can.
+func Prefetch(uintptr) {}

@@ -3,14 +3,42 @@
 #include "textflag.h"
 
 // func copyWords(dst, src unsafe.Pointer, n int)
+//
+// Eight words a turn; then what is left, by the bits of its number.
 TEXT ·copyWords(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), DI
 	MOVQ src+8(FP), SI
 	MOVQ n+16(FP), CX
-	SUBQ $4, CX
-	JLT  tail
+	SUBQ $8, CX
+	JLT  four
 
-loop4:
+eight:
+	MOVQ 0(SI), AX
+	MOVQ AX, 0(DI)
+	MOVQ 8(SI), BX
+	MOVQ BX, 8(DI)
+	MOVQ 16(SI), AX
+	MOVQ AX, 16(DI)
+	MOVQ 24(SI), BX
+	MOVQ BX, 24(DI)
+	MOVQ 32(SI), AX
+	MOVQ AX, 32(DI)
+	MOVQ 40(SI), BX
+	MOVQ BX, 40(DI)
+	MOVQ 48(SI), AX
+	MOVQ AX, 48(DI)
+	MOVQ 56(SI), BX
+	MOVQ BX, 56(DI)
+	ADDQ $64, SI
+	ADDQ $64, DI
+	SUBQ $8, CX
+	JGE  eight
+
+four: // CX is the number left, less 8: its low bits are those of the number
+	TESTB $7, CX
+	JZ    done
+	TESTB $4, CX
+	JZ    two
 	MOVQ 0(SI), AX
 	MOVQ AX, 0(DI)
 	MOVQ 8(SI), BX
@@ -21,20 +49,22 @@ loop4:
 	MOVQ BX, 24(DI)
 	ADDQ $32, SI
 	ADDQ $32, DI
-	SUBQ $4, CX
-	JGE  loop4
 
-tail:
-	ADDQ $4, CX
-	JZ   done
-
-loop1:
+two:
+	TESTB $2, CX
+	JZ    one
 	MOVQ 0(SI), AX
 	MOVQ AX, 0(DI)
-	ADDQ $8, SI
-	ADDQ $8, DI
-	DECQ CX
-	JNZ  loop1
+	MOVQ 8(SI), BX
+	MOVQ BX, 8(DI)
+	ADDQ $16, SI
+	ADDQ $16, DI
+
+one:
+	TESTB $1, CX
+	JZ    done
+	MOVQ 0(SI), AX
+	MOVQ AX, 0(DI)
 
 done:
 	RET

@@ -60,6 +60,10 @@ func (c *cq) Poll(wcs []verbs.WC) int {
 	if atomic.LoadUint64(&c.head) == atomic.LoadUint64(&c.tail) {
 		return 0
 	}
+	return c.take(wcs)
+}
+
+func (c *cq) take(wcs []verbs.WC) int {
 	c.mu.Lock()
 	n := 0
 	head := c.head
@@ -69,7 +73,7 @@ func (c *cq) Poll(wcs []verbs.WC) int {
 		if e.seq == 0 {
 			e.qp.rqDone++
 		} else if e.seq > e.qp.sqDone {
-			e.qp.sqDone = e.seq
+			words.Release(&e.qp.sqDone, e.seq)
 		}
 		e.qp = nil
 		head++

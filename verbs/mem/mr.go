@@ -2,21 +2,17 @@ package mem
 
 import (
 	"fmt"
-	"sync/atomic"
 	"unsafe"
 
 	"fjord/verbs"
 )
 
 type mr struct {
+	span
 	pd     *pd
 	mem    *verbs.Memory
-	base   unsafe.Pointer
-	va     uint64
-	size   uint64
-	key    uint32
 	access verbs.Access
-	gone   atomic.Bool // deregistered; set under dev.mu
+	gone   bool // deregistered; under dev.mu
 }
 
 // mrTable finds a region by its key: the low bits of the random key are chosen
@@ -87,7 +83,7 @@ func (p *pd) RegisterMR(m *verbs.Memory, access verbs.Access) (verbs.MR, error) 
 	}
 	b := m.Bytes()
 	base := unsafe.Pointer(unsafe.SliceData(b))
-	r := &mr{pd: p, mem: m, base: base, va: uint64(uintptr(base)), size: uint64(len(b)), access: access}
+	r := &mr{pd: p, mem: m, span: span{base: base, va: uint64(uintptr(base)), size: uint64(len(b))}, access: access}
 	d.mrs.Store(t.with(r, d.rt.Secret))
 	p.users++
 	return r, nil
@@ -103,11 +99,11 @@ func (m *mr) Bytes() []byte  { return m.mem.Bytes() }
 func (m *mr) Close() error {
 	d := m.pd.dev
 	d.mu.Lock()
-	if m.gone.Load() {
+	if m.gone {
 		d.mu.Unlock()
 		return nil
 	}
-	m.gone.Store(true)
+	m.gone = true
 	if t := d.mrs.Load(); t.get(m.key) == m {
 		d.mrs.Store(t.without(m))
 	}
@@ -119,16 +115,21 @@ func (m *mr) Close() error {
 		}
 	}
 	d.mu.Unlock()
-	for _, q := range qps {
+	for _, q := range qps { // taking a QP's mu waits for the one that is posting
 		q.mu.Lock()
-		q.mu.Unlock() //nolint:staticcheck // an empty section waits for the one that is posting
-		q.fence()
+		q.forget(m)
+		q.mu.Unlock()
+		if r := q.requester(); r != nil && r != q {
+			r.mu.Lock()
+			r.forget(m)
+			r.mu.Unlock()
+		}
 	}
 	return nil
 }
 
-// span returns the memory of [addr, addr+n) if that lies within the region.
-func (m *mr) span(addr uint64, n uint64) (unsafe.Pointer, bool) {
+// at returns the memory of [addr, addr+n) if that lies within the region.
+func (m *span) at(addr uint64, n uint64) (unsafe.Pointer, bool) {
 	off := addr - m.va // wraps far above size when addr is below
 	if off > m.size || n > m.size-off {
 		return nil, false

@@ -32,24 +32,24 @@ type qp struct {
 	// more: so a connection takes the place of another only when that is quiet.
 	moves sync.Mutex
 
-	mu                    words.Lock // held while posting: also the in-flight flag that fence waits for
-	attr                  verbs.QPAttr
-	closed                bool // refuses everything: destroyed, or its device is closed
-	destroyed             bool
-	peer                  *qp   // found at the first request
-	peerConn              *conn // the peer's connection to this QP
-	posted                uint64
-	freed                 uint64
-	lastLocal, lastRemote *mr // regions of the latest requests, see quick
-	stage                 []entry
-	segs                  []segment
-	inline                []byte       // payload of the inline request being executed
-	stalled               []deferred   // requests behind a SEND that found no receive
-	deadline              int64        // when the first of them fails; 0: never
-	timer                 verbs.Parker // of the worker that waits for the deadline
-	timing                bool         // there is such a worker
+	mu        words.Lock // held while posting: also the in-flight flag that fence waits for
+	attr      verbs.QPAttr
+	closed    bool // refuses everything: destroyed, or its device is closed
+	destroyed bool
+	peer      *qp   // found at the first request
+	peerConn  *conn // the peer's connection to this QP
+	posted    uint64
+	pair      pair
+	signaled  bool    // a request that has executed is to complete
+	stage     []entry // completions of the doorbell that is worked on
+	segs      []segment
+	inline    []byte       // payload of the inline request being executed
+	stalled   []deferred   // requests behind a SEND that found no receive
+	deadline  int64        // when the first of them fails; 0: never
+	timer     verbs.Parker // of the worker that waits for the deadline
+	timing    bool         // there is such a worker
 
-	sqDone uint64 // send slots given back; guarded by sendCQ.mu
+	sqDone uint64 // send slots given back; changed under sendCQ.mu, read with sync/atomic
 	rqDone uint64 // receive slots given back; guarded by recvCQ.mu
 
 	rq recvQueue
@@ -95,6 +95,7 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	}
 	q := &qp{dev: d, pd: p, init: init, sendCQ: scq, recvCQ: rcq,
 		stage: make([]entry, 0, min(init.MaxSendWR, 64)), segs: make([]segment, 0, max(init.MaxSendSGE, 1)), inline: make([]byte, 0, init.MaxInline)}
+	q.signaled = init.SignalAll
 	q.rq.init(init.MaxRecvWR, init.MaxRecvSGE)
 	if err := scq.attach(q); err != nil {
 		return nil, err
@@ -215,8 +216,8 @@ func (q *qp) reset() {
 	recvs := q.rq.clear()
 	q.sendCQ.forget(q, recvs)
 	q.recvCQ.forget(q, recvs)
-	q.attr, q.peer, q.peerConn = verbs.QPAttr{}, nil, nil
-	q.freed = q.posted
+	atomic.StoreUint64(&q.sqDone, q.posted) // no completion is left that would tell
+	q.attr, q.peer, q.peerConn, q.pair = verbs.QPAttr{}, nil, nil, pair{}
 }
 
 // enterErr moves to ERR and flushes both queues. Under mu; the caller passes

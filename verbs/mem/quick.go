@@ -8,102 +8,131 @@ import (
 	"fjord/verbs"
 )
 
-// quick executes the leading requests that are of the common kind: one-sided,
-// whole aligned words, one piece (a WRITE: any number), between the two regions
-// that were used last. It returns how many; execute takes over at the first that
-// is anything else, or wrong in any way. Under mu, in RTS, with nothing stalled.
-func (q *qp) quick(wrs []verbs.SendWR, p *qp) int {
-	lm, rm := q.lastLocal, q.lastRemote
-	if lm == nil || rm == nil || rm.pd != p.pd || lm.gone.Load() || rm.gone.Load() {
-		if lm, rm = q.regions(&wrs[0], p); lm == nil {
-			return 0
-		}
+// pair is the two regions that a QP was found to work between. Both have every
+// right that a request may need. Of the local one not more than maxMsg bytes are
+// used, so that no request is too long that lies in it.
+type pair struct {
+	local, remote span
+	of            [2]*mr // nil: no pair was found
+}
+
+// span is what has to be known of a region: here, and not behind a pointer.
+type span struct {
+	base unsafe.Pointer
+	va   uint64
+	size uint64
+	key  uint32
+}
+
+// uneven are the bits of an offset that are set when it is not that of a whole word,
+// or of memory below the region.
+const uneven = 1<<63 | 7
+
+const remoteRights = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+
+// PostSend executes requests, in order, in the calling goroutine. It does so right
+// here as long as they are of the common kind: one-sided, whole aligned words, one
+// piece (a WRITE: any number), between the two regions of the QP's pair. At the
+// first that is anything else, or wrong in any way, post takes over.
+func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
+	q.mu.Lock()
+	wrs = wrs[:len(wrs):len(wrs)]
+	if !q.ready(len(wrs)) {
+		return q.post(wrs, 0)
 	}
-	rights := rm.access & verbs.Access(p.access.Load())
-	if lm.access&verbs.AccessLocalWrite == 0 {
-		rights &= verbs.AccessRemoteWrite // nothing can be read into it
+	if len(wrs) > 2 && wrs[0].Opcode != verbs.OpWrite { // what is written was read before, and is near
+		prefetch(wrs)
 	}
-	if room := uint64(q.init.MaxSendWR) - (q.posted - q.freed); room < uint64(len(wrs)) {
-		wrs = wrs[:room]
-	}
-	for i := 1; i < len(wrs); i++ { // the lines are on their way while the first is worked on
-		if at := wrs[i].RemoteAddr - rm.va; at < rm.size && wrs[i].RemoteAddr^wrs[i-1].RemoteAddr >= 64 {
-			words.Prefetch(unsafe.Add(rm.base, at))
-		}
-	}
-	n := 0
-	for n < len(wrs) {
-		wr := &wrs[n]
-		if !quickOne(wr, lm, rm, rights, q.init.MaxInline) &&
-			(wr.Opcode != verbs.OpWrite || !q.quickPieces(wr, lm, rm, rights)) {
-			break
+	n, lm, rm := 0, &q.pair.local, &q.pair.remote
+	for wr := &wrs[0]; ; wr = &wrs[n] {
+		if len(wr.SGL) != 1 {
+			if !q.quickPieces(wr) {
+				break
+			}
+		} else {
+			s := &wr.SGL[0]
+			size, from, to := uint64(s.Length), s.Addr-lm.va, wr.RemoteAddr-rm.va
+			if s.LKey != lm.key || wr.RKey != rm.key || (from|to|size)&uneven != 0 || from+size > lm.size || to+size > rm.size {
+				break
+			}
+			op := wr.Opcode
+			if wr.Flags != 0 {
+				if wr.Flags&verbs.FlagSignaled != 0 {
+					q.signaled = true
+				}
+				if wr.Flags&verbs.FlagInline != 0 && (op != verbs.OpWrite || size > uint64(q.init.MaxInline)) {
+					break
+				}
+			}
+			local, remote := unsafe.Add(lm.base, from), unsafe.Add(rm.base, to)
+			if op == verbs.OpWrite {
+				words.StoreWords(remote, local, int(size>>3))
+			} else if op == verbs.OpRead {
+				words.LoadWords(local, remote, int(size>>3))
+			} else if op == verbs.OpCAS && size == 8 {
+				*(*uint64)(local) = swap((*uint64)(remote), wr.CompareAdd, wr.Swap)
+			} else {
+				break
+			}
 		}
 		n++
-		if wr.Flags&verbs.FlagSignaled != 0 || q.init.SignalAll {
-			q.complete(wr, q.posted+uint64(n), verbs.StatusSuccess)
+		if n >= len(wrs) {
+			break
 		}
 	}
 	q.posted += uint64(n)
-	return n
+	if q.signaled || n < len(wrs) {
+		return q.post(wrs, n)
+	}
+	q.mu.Unlock()
+	return n, nil
 }
 
-// quickOne executes a request of one piece.
-func quickOne(wr *verbs.SendWR, lm, rm *mr, rights verbs.Access, maxInline uint32) bool {
-	if len(wr.SGL) != 1 {
+// ready tells that n requests may be executed as they come: the QP is in RTS, its
+// peer was found and serves, nothing waits before them, and there are a pair and
+// slots. Under mu.
+func (q *qp) ready(n int) bool {
+	p := q.peer
+	if p == nil || q.pair.of[0] == nil || len(q.stalled) > 0 || n == 0 {
 		return false
 	}
-	s := &wr.SGL[0]
-	size, from, to := uint64(s.Length), s.Addr-lm.va, wr.RemoteAddr-rm.va
-	if s.LKey != lm.key || wr.RKey != rm.key || size > maxMsg || from > lm.size || from+size > lm.size || to > rm.size || to+size > rm.size || (from|to|size)&7 != 0 {
+	if q.posted+uint64(n) > atomic.LoadUint64(&q.sqDone)+uint64(q.init.MaxSendWR) {
 		return false
 	}
-	local, remote := unsafe.Add(lm.base, from), unsafe.Add(rm.base, to)
-	if wr.Flags&verbs.FlagInline != 0 && (wr.Opcode != verbs.OpWrite || s.Length > maxInline) {
+	if q.State() != verbs.StateRTS {
 		return false
 	}
-	switch wr.Opcode {
-	case verbs.OpWrite:
-		if rights&verbs.AccessRemoteWrite == 0 {
-			return false
-		}
-		words.StoreWords(remote, local, int(size>>3))
-	case verbs.OpRead:
-		if rights&verbs.AccessRemoteRead == 0 {
-			return false
-		}
-		words.LoadWords(local, remote, int(size>>3))
-	case verbs.OpCAS:
-		if size != 8 || rights&verbs.AccessRemoteAtomic == 0 {
-			return false
-		}
-		*(*uint64)(local) = swap((*uint64)(remote), wr.CompareAdd, wr.Swap)
-	case verbs.OpInvalid, verbs.OpWriteImm, verbs.OpSend, verbs.OpSendImm, verbs.OpFAA:
-		return false
-	default:
+	if st := p.State(); st != verbs.StateRTS && st != verbs.StateRTR {
 		return false
 	}
-	return true
+	if p.conn.Load() != q.peerConn { // after the state, see target
+		return false
+	}
+	return verbs.Access(p.access.Load())&remoteRights == remoteRights
 }
 
-// quickPieces executes a WRITE of several pieces, if all of them are as quick
+// quickPieces executes a WRITE of several pieces, if all of them are as PostSend
 // wants the first.
-func (q *qp) quickPieces(wr *verbs.SendWR, lm, rm *mr, rights verbs.Access) bool {
+func (q *qp) quickPieces(wr *verbs.SendWR) bool {
+	lm, rm := &q.pair.local, &q.pair.remote
 	to := wr.RemoteAddr - rm.va
-	if rights&verbs.AccessRemoteWrite == 0 || len(wr.SGL) < 2 || len(wr.SGL) > q.init.MaxSendSGE || wr.RKey != rm.key || to > rm.size || to&7 != 0 {
+	if wr.Opcode != verbs.OpWrite || len(wr.SGL) == 0 || len(wr.SGL) > q.init.MaxSendSGE || wr.RKey != rm.key || to&uneven != 0 {
 		return false
 	}
 	total := uint64(0)
 	for i := range wr.SGL {
 		s := &wr.SGL[i]
 		from, size := s.Addr-lm.va, uint64(s.Length)
-		if s.LKey != lm.key || from > lm.size || size > lm.size-from || (from|size)&7 != 0 {
+		if s.LKey != lm.key || (from|size)&uneven != 0 || from+size > lm.size {
 			return false
 		}
 		total += size
 	}
-	if total > rm.size-to || total > maxMsg ||
-		wr.Flags&verbs.FlagInline != 0 && total > uint64(q.init.MaxInline) {
+	if to+total > rm.size || total > maxMsg || wr.Flags&verbs.FlagInline != 0 && total > uint64(q.init.MaxInline) {
 		return false
+	}
+	if wr.Flags&verbs.FlagSignaled != 0 {
+		q.signaled = true
 	}
 	for i := range wr.SGL {
 		s := &wr.SGL[i]
@@ -113,18 +142,37 @@ func (q *qp) quickPieces(wr *verbs.SendWR, lm, rm *mr, rights verbs.Access) bool
 	return true
 }
 
-// regions finds the two regions of a request, for quick to go on with; nil if
-// there is anything the matter with them.
-func (q *qp) regions(wr *verbs.SendWR, p *qp) (lm, rm *mr) {
+// prefetch has the lines of a doorbell's later requests on their way while the
+// first is worked on.
+func prefetch(wrs []verbs.SendWR) {
+	last := wrs[0].RemoteAddr
+	for i := 1; i < len(wrs); i++ {
+		if at := wrs[i].RemoteAddr; at^last >= 64 {
+			words.Prefetch(uintptr(at))
+			last = at
+		}
+	}
+}
+
+// findPair makes the regions of a request the QP's pair, if there is nothing the
+// matter with them. Under mu.
+func (q *qp) findPair(wr *verbs.SendWR) {
 	if len(wr.SGL) == 0 || q.init.MaxSendSGE == 0 {
-		return nil, nil
+		return
 	}
-	lm, rm = q.dev.mrs.Load().get(wr.SGL[0].LKey), p.dev.mrs.Load().get(wr.RKey)
-	if lm == nil || rm == nil || lm.pd != q.pd || rm.pd != p.pd {
-		return nil, nil
+	lm, rm := q.dev.mrs.Load().get(wr.SGL[0].LKey), q.peer.dev.mrs.Load().get(wr.RKey)
+	if lm != nil && rm != nil && lm.pd == q.pd && rm.pd == q.peer.pd &&
+		lm.access&verbs.AccessLocalWrite != 0 && rm.access&remoteRights == remoteRights {
+		q.pair = pair{lm.span, rm.span, [2]*mr{lm, rm}}
+		q.pair.local.size = min(lm.size, maxMsg)
 	}
-	q.lastLocal, q.lastRemote = lm, rm
-	return lm, rm
+}
+
+// forget drops a pair of which m is one. Under mu.
+func (q *qp) forget(m *mr) {
+	if q.pair.of[0] == m || q.pair.of[1] == m {
+		q.pair = pair{}
+	}
 }
 
 // swap is compare and swap; it returns the word that it found.

@@ -21,24 +21,7 @@ type deferred struct {
 // receive posted.
 const rnr = verbs.Status(0xff)
 
-// PostSend executes requests, in order, in the calling goroutine.
-func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
-	q.mu.Lock()
-	done := 0
-	if q.State() == verbs.StateRTS && len(q.stalled) == 0 && len(wrs) > 0 && !q.closed {
-		if p, _ := q.target(); p != nil {
-			q.stage = q.stage[:0]
-			done = q.quick(wrs, p)
-			if done == len(wrs) && len(q.stage) == 0 {
-				q.mu.Unlock()
-				return done, nil
-			}
-		}
-	}
-	return q.post(wrs, done)
-}
-
-// post executes what quick has left of wrs, from index n on, and pushes the
+// post executes what PostSend has left of wrs, from index n on, and pushes the
 // completions. It is called with mu held and releases it.
 func (q *qp) post(wrs []verbs.SendWR, n int) (int, error) {
 	if st := q.State(); q.closed || st != verbs.StateRTS && st != verbs.StateErr {
@@ -49,9 +32,12 @@ func (q *qp) post(wrs []verbs.SendWR, n int) (int, error) {
 		}
 		return 0, fmt.Errorf("%w: PostSend in %v, right is RTS", verbs.ErrState, st)
 	}
-	if n == 0 {
-		q.stage = q.stage[:0]
+	for i := range n {
+		if wrs[i].Flags&verbs.FlagSignaled != 0 || q.init.SignalAll {
+			q.complete(&wrs[i], q.posted-uint64(n-1-i), verbs.StatusSuccess)
+		}
 	}
+	q.signaled = q.init.SignalAll
 	var (
 		peer   *qp
 		at     *conn // the connection on which peer serves
@@ -59,12 +45,14 @@ func (q *qp) post(wrs []verbs.SendWR, n int) (int, error) {
 		err    error
 		lost   [2]*cq
 	)
-	if q.State() == verbs.StateRTS && len(wrs) > 0 {
-		peer, at = q.target()
+	if q.State() == verbs.StateRTS && n < len(wrs) {
+		if peer, at = q.target(); peer != nil && q.pair.of[0] == nil {
+			q.findPair(&wrs[n]) // for the next time
+		}
 	}
 	for ; n < len(wrs); n++ {
 		wr := &wrs[n]
-		if q.posted-q.freed >= uint64(q.init.MaxSendWR) && !q.reclaim() {
+		if q.posted-atomic.LoadUint64(&q.sqDone) >= uint64(q.init.MaxSendWR) {
 			err = fmt.Errorf("%w: send queue of %d; poll a signaled completion first", verbs.ErrQueueFull, q.init.MaxSendWR)
 			break
 		}
@@ -98,7 +86,7 @@ func (q *qp) post(wrs []verbs.SendWR, n int) (int, error) {
 			failed = st
 		}
 	}
-	pushed := len(q.stage) == 0 || q.sendCQ.push(q.stage)
+	pushed := q.publish()
 	q.mu.Unlock()
 	if !pushed {
 		q.sendCQ.overflow()
@@ -135,14 +123,6 @@ func (q *qp) broke(p *qp, at *conn, st verbs.Status) {
 // atResponder tells of a failed request whether the responder has refused it.
 func atResponder(st verbs.Status) bool {
 	return st == verbs.StatusRemInvReqErr || st == verbs.StatusRemAccessErr || st == verbs.StatusRemOpErr
-}
-
-// reclaim takes back the slots whose completions were polled.
-func (q *qp) reclaim() bool {
-	q.sendCQ.mu.Lock()
-	q.freed = max(q.freed, q.sqDone)
-	q.sendCQ.mu.Unlock()
-	return q.posted-q.freed < uint64(q.init.MaxSendWR)
 }
 
 // check refuses what can be seen to be wrong without the peer.
@@ -190,6 +170,17 @@ func (q *qp) complete(wr *verbs.SendWR, seq uint64, st verbs.Status) {
 		e.wc.ByteLen = 8
 	}
 	q.stage = append(q.stage, e)
+}
+
+// publish pushes the staged completions. If it returns false the CQ is lost, and
+// the caller must call overflow once it holds no QP lock.
+func (q *qp) publish() bool {
+	if len(q.stage) == 0 {
+		return true
+	}
+	ok := q.sendCQ.push(q.stage)
+	q.stage = q.stage[:0]
+	return ok
 }
 
 // target returns the peer if it would answer: connected to this QP, with the
@@ -277,7 +268,7 @@ func (q *qp) local(s *verbs.SGE, write bool) (unsafe.Pointer, verbs.Status) {
 		}
 		return nil, verbs.StatusLocProtErr
 	}
-	p, ok := m.span(s.Addr, uint64(s.Length))
+	p, ok := m.at(s.Addr, uint64(s.Length))
 	if !ok || m.pd != q.pd || write && m.access&verbs.AccessLocalWrite == 0 {
 		if s.Length == 0 {
 			return nil, verbs.StatusSuccess
@@ -307,7 +298,7 @@ func (q *qp) remote(wr *verbs.SendWR, p *qp, n uint64, need verbs.Access) (unsaf
 	if m == nil || m.pd != p.pd || m.access&need == 0 || verbs.Access(p.access.Load())&need == 0 {
 		return nil, verbs.StatusRemAccessErr
 	}
-	ptr, ok := m.span(wr.RemoteAddr, n)
+	ptr, ok := m.at(wr.RemoteAddr, n)
 	if !ok {
 		return nil, verbs.StatusRemAccessErr
 	}
@@ -557,7 +548,6 @@ func (q *qp) resume() {
 	expired := q.deadline != 0 && q.dev.rt.Now() >= q.deadline
 	failed := verbs.StatusSuccess
 	peer, at := q.target()
-	q.stage = q.stage[:0]
 	var lost [2]*cq
 	done := 0
 	for done < len(q.stalled) {
@@ -589,7 +579,7 @@ func (q *qp) resume() {
 	if len(q.stalled) == 0 {
 		q.unstall()
 	}
-	pushed := len(q.stage) == 0 || q.sendCQ.push(q.stage)
+	pushed := q.publish()
 	if failed != verbs.StatusSuccess {
 		lost = q.enterErr()
 	}

@@ -319,12 +319,6 @@ func (s *side) holds(what string, off int, want []byte) {
 	}
 }
 
-// awaitWord waits until a word that peers write has a value.
-func (s *side) awaitWord(off int, want uint64) {
-	s.t.Helper()
-	s.t.eventually(sprintf("the word at %d is %d", off, want), func() bool { return s.word(off) == want })
-}
-
 func difference(got, want []byte) string {
 	for i := range want {
 		if got[i] != want[i] {
