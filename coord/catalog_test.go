@@ -86,7 +86,11 @@ func TestPlanTableForChurn(t *testing.T) {
 		table := newChainModel(&m, c.shards)
 		rnd := rand.New(rand.NewPCG(7, uint64(capacity)))
 		live := make([]place, 0, capacity)
-		for i := range 30*capacity + 100_000 {
+		steps := 30*capacity + 100_000
+		if raceEnabled {
+			steps /= 10
+		}
+		for i := range steps {
 			if len(live) == capacity {
 				j := rnd.IntN(capacity)
 				table.remove(live[j])

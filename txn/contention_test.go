@@ -47,26 +47,52 @@ func contend(t *testing.T, s lock.Strategy, workers, each int) txn.Stats {
 	return db.Stats().Sub(before)
 }
 
-// Where cas gives up at a lock that is held, backoff tries again in place: fewer
-// attempts are undone, and more CASes are made in one.
-func TestBackoffRetriesInPlace(t *testing.T) {
+// A contended counter counts every increment, whatever the strategy, and cas asks
+// for its lock once in each attempt.
+func TestContendedCounter(t *testing.T) {
 	const workers, each = 6, 200
-	cas := contend(t, lock.CAS{}, workers, each)
-	backoff := contend(t, lock.DefaultBackoff(), workers, each)
-	t.Logf("cas: %d undone, %d CAS; backoff: %d undone, %d CAS", cas.Aborted[txn.ReasonLocked], cas.Verbs.CAS,
-		backoff.Aborted[txn.ReasonLocked], backoff.Verbs.CAS)
-	if cas.Aborted[txn.ReasonLocked] < 20 {
-		t.Skip("there was no contention")
+	for _, name := range lock.Names() {
+		t.Run(name, func(t *testing.T) {
+			s, err := lock.ByName(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			st := contend(t, s, workers, each)
+			attempts := st.Committed + st.Aborted[txn.ReasonLocked]
+			if name == "cas" && st.Verbs.CAS > attempts {
+				t.Errorf("%d CASes in %d attempts, want one in each", st.Verbs.CAS, attempts)
+			}
+		})
 	}
-	if backoff.Aborted[txn.ReasonLocked] >= cas.Aborted[txn.ReasonLocked] {
-		t.Errorf("backoff undoes %d attempts, cas %d: want fewer", backoff.Aborted[txn.ReasonLocked], cas.Aborted[txn.ReasonLocked])
-	}
-	attempts := func(s txn.Stats) uint64 { return s.Committed + s.Aborted[txn.ReasonLocked] }
-	if cas.Verbs.CAS > attempts(cas) {
-		t.Errorf("cas makes %d CASes in %d attempts, want one in each", cas.Verbs.CAS, attempts(cas))
-	}
-	if backoff.Verbs.CAS <= attempts(backoff) {
-		t.Errorf("backoff makes %d CASes in %d attempts, want more", backoff.Verbs.CAS, attempts(backoff))
+}
+
+// Where cas gives up at a lock that is held, backoff tries again in place.
+func TestBackoffRetriesInPlace(t *testing.T) {
+	for _, c := range []struct {
+		s    lock.Strategy
+		want uint64
+	}{{lock.CAS{}, 1}, {lock.DefaultBackoff(), uint64(lock.DefaultBackoff().Tries)}} {
+		w := newWorld(t, shape(1, 1))
+		db, other := w.open(func(o *txn.Options) { o.Lock = c.s }), w.open()
+		tab, tab2 := newTable(t, db, "t", 8, 8, 10), newTable(t, other, "t", 8, 8, 10)
+		put(t, db, tab, u64(1), "x")
+		holder := begin(t, other)
+		if _, err := holder.GetForUpdate(tab2, u64(1)); err != nil {
+			t.Fatal(err)
+		}
+		before := db.Stats()
+		tx := begin(t, db)
+		_, err := tx.GetForUpdate(tab, u64(1))
+		wantErr(t, err, txn.ErrConflict, "locked")
+		if err := tx.Abort(); err != nil {
+			t.Error(err)
+		}
+		if err := holder.Abort(); err != nil {
+			t.Error(err)
+		}
+		if got := db.Stats().Sub(before).Verbs.CAS; got != c.want {
+			t.Errorf("%s tried %d times, want %d", c.s.Name(), got, c.want)
+		}
 	}
 }
 

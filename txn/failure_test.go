@@ -263,7 +263,7 @@ func TestBrokenQPAtEveryRequest(t *testing.T) {
 					if !reached {
 						break
 					}
-					if raceEnabled && bell > 3 {
+					if raceEnabled && bell > 1 {
 						break
 					}
 				}

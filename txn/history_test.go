@@ -92,7 +92,7 @@ func (l load) String() string {
 func TestConcurrentTransactions(t *testing.T) {
 	each := 300
 	if raceEnabled {
-		each = 60
+		each = 40
 	}
 	backoff := lock.DefaultBackoff()
 	for _, l := range []load{

@@ -31,7 +31,11 @@ func TestModel(t *testing.T) {
 			m.tabs = append(m.tabs, newTable(w.t, db, "t", 8, 24, capacity))
 		}
 		m.keys = rapid.IntRange(1, 12+3*capacity).Draw(rt, "keys")
-		for range rapid.IntRange(1, 25).Draw(rt, "transactions") {
+		most := 25
+		if raceEnabled {
+			most = 5
+		}
+		for range rapid.IntRange(1, most).Draw(rt, "transactions") {
 			m.transaction()
 		}
 		for k := range m.keys {
