@@ -19,6 +19,9 @@ func TestAllocations(t *testing.T) {
 	for _, copies := range []int{1, 3} {
 		for _, strategy := range []lock.Strategy{lock.CAS{}, lock.DefaultBackoff()} {
 			w := newWorld(t, shape(copies, copies))
+			if strategy.Name() != "cas" {
+				w.device = deviceAsync
+			}
 			db := w.open(func(o *txn.Options) { o.Lock = strategy })
 			tab := newTable(t, db, "t", 8, 16, 100)
 			for _, k := range keys {

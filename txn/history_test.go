@@ -83,10 +83,11 @@ type load struct {
 	lock                              lock.Strategy
 	cache                             int
 	cuts                              int // one of so many doorbells breaks its QP; 0: none
+	device                            device
 }
 
 func (l load) String() string {
-	return name(l.nodes, "nodes", l.copies, "copies", l.dbs, "coordinators", l.workers, "workers", l.keys, "keys", l.lock.Name(), "cuts", l.cuts)
+	return name(l.nodes, "nodes", l.copies, "copies", l.dbs, "coordinators", l.workers, "workers", l.keys, "keys", l.lock.Name(), "cuts", l.cuts, "device", l.device)
 }
 
 func TestConcurrentTransactions(t *testing.T) {
@@ -103,6 +104,8 @@ func TestConcurrentTransactions(t *testing.T) {
 		{nodes: 3, copies: 2, dbs: 3, workers: 6, keys: 20, capacity: 2, lock: backoff, cache: 8},
 		{nodes: 5, copies: 3, dbs: 2, workers: 8, keys: 60, capacity: 4, lock: lock.CAS{}, cache: 1000},
 		{nodes: 1, copies: 1, dbs: 2, workers: 8, keys: 100, capacity: 1, lock: backoff, cache: 1000},
+		{nodes: 3, copies: 2, dbs: 2, workers: 6, keys: 20, capacity: 2, lock: lock.CAS{}, cache: 1000, device: deviceAsync},
+		{nodes: 3, copies: 3, dbs: 2, workers: 6, keys: 30, capacity: 1, lock: lock.CAS{}, cache: 8, device: deviceNoInline},
 	} {
 		t.Run(l.String(), func(t *testing.T) { l.run(t, each) })
 	}
@@ -119,6 +122,8 @@ func TestConcurrentTransactionsWithBrokenQPs(t *testing.T) {
 		{nodes: 1, copies: 1, dbs: 2, workers: 4, keys: 10, capacity: 4, lock: lock.CAS{}, cache: 1000, cuts: 20},
 		{nodes: 3, copies: 3, dbs: 2, workers: 4, keys: 10, capacity: 4, lock: lock.CAS{}, cache: 8, cuts: 50},
 		{nodes: 3, copies: 2, dbs: 3, workers: 6, keys: 40, capacity: 1, lock: lock.DefaultBackoff(), cache: 1000, cuts: 50},
+		{nodes: 2, copies: 2, dbs: 2, workers: 4, keys: 10, capacity: 4, lock: lock.CAS{}, cache: 1000, cuts: 20, device: deviceAsync},
+		{nodes: 3, copies: 2, dbs: 2, workers: 4, keys: 30, capacity: 1, lock: lock.CAS{}, cache: 1000, cuts: 50, device: deviceNoInline},
 	} {
 		t.Run(l.String(), func(t *testing.T) { l.run(t, each) })
 	}
@@ -129,6 +134,7 @@ func written(id txn.ID, key, n int) []byte { return fmt.Appendf(nil, "%v key %d 
 
 func (l load) run(t *testing.T, each int) {
 	w := newWorld(t, shape(l.nodes, l.copies))
+	w.device = l.device
 	rec := &recorder{}
 	var dbs []*txn.DB
 	var tabs []*txn.Table

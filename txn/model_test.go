@@ -20,6 +20,7 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		nodes := rapid.IntRange(1, 4).Draw(rt, "nodes")
 		w := newWorld(t, shape(nodes, rapid.IntRange(1, nodes).Draw(rt, "copies")))
+		w.device = rapid.SampledFrom([]device{deviceAsIs, deviceAsync, deviceNoInline}).Draw(rt, "device")
 		m := &modelRun{w: w, rt: rt, committed: make(map[string]string)}
 		w.t = failer{t, m}
 		defer w.cluster.Close()

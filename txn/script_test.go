@@ -35,6 +35,9 @@ func (d *doorbell) pass() (int, error) { return d.qp.PostSend(d.wrs) }
 // but only those before told do so with an answer; told is done at most. What
 // has no answer completes as flushed.
 func (d *doorbell) cut(told, done int) (int, error) {
+	if d.qp.State() != verbs.StateRTS {
+		return d.pass() // it is broken already: each request is flushed once
+	}
 	for i := range d.wrs[:done] {
 		wr := d.wrs[i]
 		if i >= told {
@@ -53,7 +56,33 @@ func (d *doorbell) cut(told, done int) (int, error) {
 
 type scriptedDevice struct {
 	verbs.Device
-	s *script
+	s   *script
+	see device
+}
+
+// device is what a coordinator sees of the provider. The engine takes other ways
+// through its sessions with each.
+type device uint8
+
+const (
+	deviceAsIs     device = iota
+	deviceAsync           // completions have to be awaited
+	deviceNoInline        // and payloads stay where they are until then
+)
+
+func (d device) String() string { return [...]string{"as it is", "asynchronous", "without inline"}[d] }
+
+// Attr hides what the coordinator is not to see.
+func (d *scriptedDevice) Attr() verbs.DeviceAttr {
+	a := d.Device.Attr()
+	if d.see >= deviceAsync {
+		a.Caps &^= verbs.CapSyncPost
+	}
+	if d.see >= deviceNoInline {
+		a.MaxInline = 0
+		a.Caps &^= verbs.CapInline
+	}
+	return a
 }
 
 func (d *scriptedDevice) AllocPD() (verbs.PD, error) {

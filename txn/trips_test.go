@@ -18,8 +18,9 @@ func TestRoundTrips(t *testing.T) {
 		}
 		return err
 	}
-	for _, copies := range []int{1, 3} {
+	for i, copies := range []int{1, 3, 3, 3} {
 		w := newWorld(t, shape(copies, copies))
+		w.device = device(max(0, i-1))
 		db := w.open()
 		tab := newTable(t, db, "t", 8, 16, 1000)
 		for k := range 100 {
@@ -102,7 +103,7 @@ func TestRoundTrips(t *testing.T) {
 			}, txn.ErrExists},
 			{"Delete of an absent key", false, 2, func(tx *txn.Tx) error { return tx.Delete(tab, u64(999)) }, txn.ErrNotFound},
 		} {
-			t.Run(name(copies, "copies", c.name), func(t *testing.T) {
+			t.Run(name(copies, "copies", w.device, c.name), func(t *testing.T) {
 				rings := make(map[verbs.QP]uint64)
 				total := uint64(0)
 				before := db.Stats()

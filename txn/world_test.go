@@ -20,6 +20,7 @@ type world struct {
 	t       testing.TB
 	cluster *coord.Cluster
 	script  script // what happens to the posts of coordinators
+	device  device // what they see of their devices
 	low     *probe
 }
 
@@ -45,7 +46,7 @@ func newWorld(t testing.TB, cfg coord.ClusterConfig) *world {
 		if d := fabric.NewDevice(name); name != "compute" {
 			return d, nil
 		} else {
-			return &scriptedDevice{d, &w.script}, nil
+			return &scriptedDevice{d, &w.script, w.device}, nil
 		}
 	})
 	if err != nil {
