@@ -170,7 +170,6 @@ func TestMemoryNodeGoesInMidCommit(t *testing.T) {
 // commit was cut goes on, in whatever place the cut was, and one that had not
 // begun to commit runs again.
 func TestBrokenQPAtEveryRequest(t *testing.T) {
-	type step struct{ doorbell, told, done int }
 	writes := map[string]func(tx *txn.Tx, tab *txn.Table) error{
 		"Put": func(tx *txn.Tx, tab *txn.Table) error {
 			return errors.Join(tx.Put(tab, u64(1), []byte("new")), tx.Put(tab, u64(2), []byte("new")))

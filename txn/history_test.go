@@ -78,12 +78,12 @@ func serializable(t testing.TB, attempts []txn.Attempt) {
 
 // load is a random mix of transactions by many workers on several coordinators.
 type load struct {
-	nodes, copies, dbs, workers, each int
-	keys, capacity                    int
-	lock                              lock.Strategy
-	cache                             int
-	cuts                              int // one of so many doorbells breaks its QP; 0: none
-	device                            device
+	nodes, copies, dbs, workers int
+	keys, capacity              int
+	lock                        lock.Strategy
+	cache                       int
+	cuts                        int // one of so many doorbells breaks its QP; 0: none
+	device                      device
 }
 
 func (l load) String() string {

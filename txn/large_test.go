@@ -143,3 +143,41 @@ func TestLocalMemoryUsedUp(t *testing.T) {
 	wantErr(t, db.Update(ctx, hog), txn.ErrTooLarge)
 	w.sound(db, map[string]int{"t": 100})
 }
+
+// Memory that runs out in the middle of a Fetch: some of its keys are locked by
+// then. They are freed with the transaction.
+func TestLocalMemoryUsedUpWithinFetch(t *testing.T) {
+	w := newWorld(t, shape(1, 1))
+	db := w.open()
+	ctx := context.Background()
+	const size, n = 8 << 10, 100
+	tab := newTable(t, db, "t", 8, size, n)
+	var refs []txn.Ref
+	for i := range n {
+		put(t, db, tab, u64(i), string(make([]byte, size)))
+		refs = append(refs, txn.ForUpdate(tab, u64(i)))
+	}
+	var hogs []*txn.Tx
+	for len(hogs) < 7 { // each reads everything, and keeps it
+		tx := begin(t, db)
+		hogs = append(hogs, tx)
+		var err error
+		for i := range n {
+			if _, err = tx.Get(tab, u64(i)); err != nil {
+				break
+			}
+		}
+		if err != nil {
+			wantErr(t, err, txn.ErrTooLarge)
+			break
+		}
+	}
+	wantErr(t, db.Update(ctx, func(tx *txn.Tx) error { return tx.Fetch(refs...) }), txn.ErrTooLarge, "local memory")
+	for _, tx := range hogs {
+		if err := tx.Abort(); err != nil {
+			t.Error(err)
+		}
+	}
+	update(t, db, func(tx *txn.Tx) error { return tx.Fetch(refs...) }) // all locks and all memory are to be had
+	w.sound(db, map[string]int{"t": n})
+}
