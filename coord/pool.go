@@ -20,6 +20,9 @@ var (
 	ErrNested = errors.New("coord: this goroutine runs a transaction already")
 	// ErrNoSession: all sessions stayed in use for longer than a transaction may take.
 	ErrNoSession = errors.New("coord: all sessions are in use")
+	// ErrUnresolved: a transaction's outcome is unknown, so that nobody may rely on
+	// its being over. Retry after it was resolved.
+	ErrUnresolved = errors.New("coord: a transaction has an unknown outcome")
 )
 
 // Owners of a session that are no workers. Worker numbers (Runtime.Self) are
@@ -254,6 +257,9 @@ func (p *pool) settle(s *Session, who uint64) {
 
 // Release gives the session back.
 func (s *Session) Release() {
+	if len(s.arena.more) > 0 {
+		s.Reset() // what a large transaction had is for others: this session may be idle for long
+	}
 	// In this order, and neither needs a full fence: who takes the session does
 	// so with a CAS, and a waiter that is not seen here looks again by itself.
 	words.Release(&s.ended, s.ended+1)
@@ -311,19 +317,34 @@ func (c *Coordinator) Sessions(idle, busy func(*Session)) {
 	}
 }
 
-// drain waits until every transaction that runs now has ended.
+// drain waits until every transaction that runs now has ended, and until nothing
+// of any that has ended is on its way: a release may land late, and a transaction
+// with an unknown outcome may be written again by Resolve.
 func (p *pool) drain(ctx context.Context) error {
 	for _, s := range p.snapshot() {
 		ended := atomic.LoadUint64(&s.ended)
+		var failed error
 		if err := p.until(ctx, func() bool {
-			o := atomic.LoadUint64(&s.owner)
-			switch o {
-			case 0, ownerStats, ownerLost, ownerClosing, ownerClosed:
+			switch atomic.LoadUint64(&s.owner) {
+			case ownerClosed:
+				return true
+			case ownerLost:
+				failed = fmt.Errorf("%w: session %d keeps one", ErrUnresolved, s.index)
+				return true
+			case 0:
+				if !atomic.CompareAndSwapUint64(&s.owner, 0, ownerStats) {
+					return false
+				}
+				failed = s.Settle(ctx)
+				s.Release()
 				return true
 			}
-			return atomic.LoadUint64(&s.ended) != ended
+			return s.sync && atomic.LoadUint64(&s.ended) != ended // its releases executed when they were posted
 		}); err != nil {
 			return fmt.Errorf("session %d is in a transaction: %w", s.index, err)
+		}
+		if failed != nil {
+			return failed
 		}
 	}
 	return nil

@@ -26,6 +26,7 @@ type access struct {
 	known   bool // looked up: present tells
 	present bool // a record was there
 	walked  bool // absent, as the whole chain behind its header's lock showed
+	stale   bool // the cached address was wrong
 	asked   bool // the user's function knows what was there: it goes into the history as read
 
 	put  coord.Buf // what Put and Insert write: an image, key and value in place, not yet sealed

@@ -26,6 +26,11 @@ func (tx *Tx) commit() error {
 		return tx.commitReads()
 	}
 	if err := tx.buildLogs(); err != nil {
+		if tx.doomed == nil && len(tx.reads) > 0 { // too large perhaps because of reads of two moments
+			if e := tx.validate(); e != nil {
+				return e
+			}
+		}
 		return tx.doom(err)
 	}
 	if !tx.s.LogFree() {
@@ -323,8 +328,9 @@ func (tx *Tx) remember() {
 }
 
 // abort undoes the attempt. It returns an error only if that could not be done
-// now; then the session must not be used again before finishAbort succeeded.
+// now; then the session is kept for Resolve.
 func (tx *Tx) abort() error {
+	tx.salvage() // a panic may have come between an answer and the look at it
 	if tx.logged {
 		// Locks may go only when no copy of the entry can be taken for a live one.
 		if err := tx.markAborted(); err != nil {
@@ -332,19 +338,15 @@ func (tx *Tx) abort() error {
 		}
 		tx.logged = false
 	}
-	held := false
 	for _, c := range tx.cells {
 		if c.locked || c.asked {
 			// Asked: the QP failed before the answer was known. Nothing is posted on a
 			// failed QP; Repair looks at the lock and frees it if it is held.
 			tx.unhold(c)
 			c.asked = false
-			held = true
 		}
 	}
-	if held {
-		tx.s.RingQuiet()
-	}
+	tx.s.RingQuiet() // also what was given back on the way and has not gone out yet
 	if tx.s.Broken() != nil {
 		if err := tx.s.Repair(context.WithoutCancel(tx.ctx)); err != nil {
 			tx.db.warn("memory node not reachable; its locks are freed when it is", err)

@@ -192,10 +192,8 @@ var errAbort = fmt.Errorf("txn: aborted")
 // finish ends a manual transaction with the error that it has met so far.
 func (tx *Tx) finish(err error) error {
 	u := tx.u
-	err = u.end(tx, err)
-	err = lasting(err, 1)
-	u.release(tx)
-	return err
+	defer u.release(tx)
+	return lasting(u.end(tx, err), 1)
 }
 
 // keep remembers a transaction for Resolve.

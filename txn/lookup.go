@@ -204,7 +204,7 @@ func (tx *Tx) stray(a *access, c *cell) error {
 	if c.locked {
 		tx.unhold(c)
 	}
-	tx.u.stats.Stale++
+	a.stale = true
 	tx.db.co.Cache.Forget(a.hash)
 	a.stage = stageBucket
 	return nil
@@ -241,10 +241,18 @@ func (tx *Tx) found(a *access, c *cell) {
 	case a.search == nil:
 		tx.u.stats.Hits++
 	default:
-		tx.u.stats.Misses++
+		tx.missed(a)
 		tx.db.co.Cache.Put(a.hash, c.addr)
 	}
 	c.read, a.known, a.present, a.stage = true, true, true, stageDone
+}
+
+// missed counts a key that was not found by way of the cache.
+func (tx *Tx) missed(a *access) {
+	tx.u.stats.Misses++
+	if a.stale {
+		tx.u.stats.Stale++
+	}
 }
 
 func (tx *Tx) absorbBucket(a *access) (int64, error) {
@@ -402,7 +410,7 @@ func (tx *Tx) absent(a *access, behind bool) error {
 		a.cell = nil
 	}
 	if !a.known {
-		tx.u.stats.Misses++
+		tx.missed(a)
 	}
 	a.known, a.present, a.walked, a.stage = true, false, behind, stageDone
 	return nil

@@ -69,21 +69,23 @@ func (u *session) end(tx *Tx, err error) error {
 			u.db.warn("memory node not reachable; its locks are freed when it is", e)
 		}
 	}
+	tx.live = false
+	defer func() { // the last thing, and also if the recorder panics: Resolve may run at once
+		switch {
+		case outcome == Unknown:
+			u.lose(tx, Unknown)
+		case !undone:
+			u.lose(tx, Aborted)
+		}
+	}()
 	u.count(tx, outcome, err)
 	if u.db.opt.Recorder != nil {
 		u.record(tx, outcome, err)
 	}
-	tx.live = false
 	u.ended++
 	if u.ended%publishEvery == 0 || u.wanted.Load() {
 		u.wanted.Store(false)
 		u.publish()
-	}
-	switch {
-	case outcome == Unknown:
-		u.lose(tx, Unknown)
-	case !undone:
-		u.lose(tx, Aborted)
 	}
 	return err
 }
@@ -208,21 +210,26 @@ func (u *session) once(ctx context.Context, fn func(*Tx) error, readOnly bool, a
 	if err := tx.start(ctx, readOnly, attempt); err != nil {
 		return err
 	}
-	returned := false
+	ended := false
 	defer func() {
-		if !returned { // panic, or runtime.Goexit
+		if ended {
+			return
+		}
+		// A panic or runtime.Goexit, of fn, the lock.Strategy or the Recorder.
+		defer u.release(tx)
+		if tx.live {
 			_ = u.end(tx, errPanic)
-			u.release(tx)
 		}
 	}()
 	err = fn(tx)
-	returned = true
 	if err == nil {
 		err = tx.commit()
 	} else {
 		err = tx.refuse(err)
 	}
-	return u.end(tx, err)
+	err = u.end(tx, err)
+	ended = true
+	return err
 }
 
 var errPanic = errors.New("txn: the function panicked")
