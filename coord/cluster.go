@@ -104,7 +104,7 @@ func (c *Cluster) Join(_ context.Context, m Member) (Seat, error) {
 	}
 	c.nextID++
 	c.places[place] = true
-	s := Seat{ID: uint16(c.nextID), Place: place}
+	s := Seat{ID: uint16(c.nextID), Place: place, Epoch: c.epoch}
 	c.members[s.ID] = member{m, s}
 	return s, nil
 }

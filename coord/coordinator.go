@@ -106,6 +106,7 @@ func Join(ctx context.Context, dir Directory, dev verbs.Device, cfg Config) (_ *
 	if c.seat, err = dir.Join(ctx, c); err != nil {
 		return nil, err
 	}
+	c.reach(c.seat.Epoch)
 	return c, nil
 }
 
@@ -167,8 +168,15 @@ func (c *Coordinator) Drain(ctx context.Context, epoch uint64) error {
 			return err
 		}
 	}
-	c.epoch.Store(epoch)
+	c.reach(epoch)
 	return nil
+}
+
+// reach notes an epoch, unless a later one was noted already.
+func (c *Coordinator) reach(epoch uint64) {
+	for old := c.epoch.Load(); old < epoch && !c.epoch.CompareAndSwap(old, epoch); {
+		old = c.epoch.Load()
+	}
 }
 
 // Close ends the membership: new sessions are refused, running ones are waited

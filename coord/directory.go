@@ -41,6 +41,7 @@ type Directory interface {
 type Seat struct {
 	ID    uint16 // never given twice
 	Place int    // which log area is its own
+	Epoch uint64 // in which it was given
 }
 
 // Member is a coordinator as the directory sees it.

@@ -181,6 +181,9 @@ func (l load) run(t *testing.T, each int) {
 			for range each {
 				seed := rnd.Uint64()
 				fn := func(tx *txn.Tx) error {
+					if c := tx.LastConflict(); c != nil && (c.Table != "t" || len(c.Key) != 8) {
+						return fmt.Errorf("a conflict that names neither table nor key: %w", c)
+					}
 					rnd := rand.New(rand.NewPCG(seed, 2)) // the same in every run
 					wrote := make(map[int]bool)
 					pick := func() int { return rnd.IntN(l.keys) }
