@@ -221,7 +221,8 @@ func (db *DB) Tables(ctx context.Context) ([]*Table, error) {
 // DropTable removes a table and frees its space. It waits until transactions
 // that may be using it, on every coordinator, have ended; if ctx ends before,
 // the table is gone but its space is freed by the next DropTable or CreateTable
-// of that name.
+// of that name. The same holds after ErrFull: so many pieces of space are free
+// that there is no room to note another, until a table beside it is dropped.
 func (db *DB) DropTable(ctx context.Context, name string) error {
 	err := db.Update(ctx, func(tx *Tx) error {
 		m, err := tx.tableMeta(name)

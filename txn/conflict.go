@@ -44,6 +44,14 @@ func (tx *Tx) cellConflict(err error, c *cell) error {
 			return tx.conflict(err, a.t, tx.keyOf(a))
 		}
 	}
+	for _, a := range tx.accs { // a cursor or an overflow bucket: a key of its table
+		if x := &a.t.meta.Extents[c.addr.Shard()]; c.addr.Offset()-x.Off < x.Len {
+			return tx.conflict(err, a.t, tx.keyOf(a))
+		}
+	}
+	if len(tx.accs) > 0 { // an allocator: the table that wants space
+		return tx.conflict(err, tx.accs[0].t, tx.keyOf(tx.accs[0]))
+	}
 	return tx.conflict(err, nil, nil)
 }
 

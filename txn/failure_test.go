@@ -277,9 +277,14 @@ var errMine = errors.New("mine")
 // An unlock that is lost with its QP is made good at once, since the session may
 // not be used for long, and others wait for the lock.
 func TestLostUnlock(t *testing.T) {
-	for _, executed := range []int{0, 1} {
-		t.Run(name(executed, "executed"), func(t *testing.T) {
+	for i, executed := range []int{0, 1, 0, 1} {
+		see := device(i / 2)
+		t.Run(name(see, executed, "executed"), func(t *testing.T) {
+			if see == deviceAsync {
+				t.Skip("known gap: nobody polls for the failure of an unlock until its session is used again; it takes the device's QP_FATAL event")
+			}
 			w := newWorld(t, shape(2, 2))
+			w.device = see
 			db, other := w.open(), w.open()
 			tab, tab2 := newTable(t, db, "t", 8, 16, 10), newTable(t, other, "t", 8, 16, 10)
 			put(t, db, tab, u64(1), "old")
