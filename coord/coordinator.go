@@ -49,9 +49,8 @@ type replica struct {
 
 // Config is how a coordinator joins.
 type Config struct {
-	Name      string // of its device
-	Sessions  int    // at most; not more than the cluster has log slots for
-	Cache     int    // addresses remembered
+	Sessions  int // at most; not more than the cluster has log slots for
+	Cache     int // addresses remembered
 	HugePages verbs.HugePages
 	// OnDrain is called when an epoch begins, before and after the transactions
 	// that run are waited for.

@@ -168,9 +168,6 @@ func (s *Session) Index() int { return s.index }
 // Coordinator returns the session's coordinator.
 func (s *Session) Coordinator() *Coordinator { return s.c }
 
-// Waiter returns the session's waiter.
-func (s *Session) Waiter() *verbs.Waiter { return s.waiter }
-
 // Number is the session number in the session's tokens.
 func (s *Session) Number() uint16 { return s.number }
 

@@ -189,16 +189,13 @@ func (tx *Tx) addBucket(a *access) error {
 	}
 	if addr == k.cur.FreeHead {
 		k.cur.FreeHead = chainOf(fresh.image().B())
-		if fresh.write { // given back by this very transaction
-			k.cur.FreeHead = fresh.chain
-		}
 		k.cur.FreeCount--
 	} else {
 		k.cur.NextFresh++
 	}
 	tail := layout.Addr(0)
 	for i := range tx.links {
-		if l := &tx.links[i]; l.head == head && !l.gone {
+		if l := &tx.links[i]; l.head == head { // none is gone yet: inserts are placed first
 			tail = l.addr
 		}
 	}
