@@ -1,6 +1,9 @@
 package coord
 
-import "unsafe"
+import (
+	"encoding/binary"
+	"unsafe"
+)
 
 // Buf is a piece of a session's registered memory, valid until Session.Reset. It
 // is two words, since transactions carry many of them.
@@ -9,8 +12,27 @@ type Buf struct {
 	n int
 }
 
+// maxBuf bounds a Buf, so that the length alone has to be looked at.
+const maxBuf = 1 << 30
+
 // B returns the memory.
-func (b Buf) B() []byte { return unsafe.Slice((*byte)(b.p), b.n) }
+func (b Buf) B() []byte { return (*[maxBuf]byte)(b.p)[:b.n:b.n] }
+
+// Word returns the 8 bytes at an offset, a multiple of 8, as a number.
+func (b Buf) Word(off int) uint64 {
+	if uint(off|7) >= uint(b.n) {
+		panic(outsideBuf)
+	}
+	return binary.LittleEndian.Uint64((*[8]byte)(unsafe.Add(b.p, off))[:])
+}
+
+// SetWord writes the 8 bytes at an offset, a multiple of 8.
+func (b Buf) SetWord(off int, v uint64) {
+	if uint(off|7) >= uint(b.n) {
+		panic(outsideBuf)
+	}
+	binary.LittleEndian.PutUint64((*[8]byte)(unsafe.Add(b.p, off))[:], v)
+}
 
 // Addr returns the registered address: that of the memory itself (verbs.MR).
 func (b Buf) Addr() uint64 { return uint64(uintptr(b.p)) }
@@ -24,16 +46,18 @@ func (b Buf) Nil() bool { return b.p == nil }
 // Slice returns a part of the buffer.
 func (b Buf) Slice(from, to int) Buf {
 	if uint(from) > uint(to) || uint(to) > uint(b.n) {
-		panic("coord: part of a buffer lies outside of it")
+		panic(outsideBuf)
 	}
 	return Buf{unsafe.Add(b.p, from), to - from}
 }
+
+const outsideBuf = "coord: part of a buffer lies outside of it"
 
 // arena hands out buffers one after another and takes them all back at once.
 type arena struct {
 	chunk unsafe.Pointer // the one in use
 	used  int            // bytes of it handed out
-	size  int            // its length
+	size  int            // bytes of it that may be
 	own   []byte         // the first chunk, kept
 	more  [][]byte
 	local *chunks
@@ -49,23 +73,38 @@ func (a *arena) init(local *chunks) bool {
 }
 
 func (a *arena) use(chunk []byte, used int) {
-	a.chunk, a.used, a.size = unsafe.Pointer(unsafe.SliceData(chunk)), used, len(chunk)
+	a.chunk, a.used, a.size = unsafe.Pointer(unsafe.SliceData(chunk)), used, len(chunk)-slack
 }
+
+// slack is left at the end of a chunk, so that even a buffer of no bytes lies in it.
+const slack = 8
 
 // alloc returns n bytes, aligned to 8; their contents are arbitrary. ok is false
 // if the coordinator's local memory is used up.
 func (a *arena) alloc(n int) (b Buf, ok bool) {
-	at, end := a.used, a.used+(n+7)&^7
-	if end > a.size || at == a.size { // also for no bytes: no pointer to behind the memory
+	if b = a.next(n); b.Nil() {
 		return a.grow(n)
 	}
+	return b, true
+}
+
+// next is alloc from what is left of the chunk in use, nil if that is not enough.
+func (a *arena) next(n int) Buf {
+	at := a.used
+	end := at + (n+7)&^7
+	if end > a.size {
+		return Buf{}
+	}
 	a.used = end
-	return Buf{unsafe.Add(a.chunk, at), n}, true
+	return Buf{unsafe.Add(a.chunk, at), n}
 }
 
 // grow is alloc from another chunk.
 func (a *arena) grow(n int) (b Buf, ok bool) {
-	c := a.local.take(max(n, 1))
+	if n > maxBuf {
+		return Buf{}, false
+	}
+	c := a.local.take(n + slack)
 	if c == nil {
 		return Buf{}, false
 	}

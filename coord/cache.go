@@ -6,15 +6,18 @@ import (
 	"unsafe"
 
 	"fjord/internal/words"
-	"fjord/layout"
 	"fjord/verbs"
 )
 
-// AddrCache remembers, by the hash of table and key, at which address a record
+// Place says where in its table a record is: the table makes it of an address, and
+// an address of it. It has 44 bits, and is never 0.
+type Place uint64
+
+// AddrCache remembers, by the hash of table and key, at which place a record
 // was found. It is a bound number of one-word entries in sets of one line, so a
 // lookup touches one line and nothing is locked. It may forget, and with a
-// chance of 8 in 2^19 it takes another key for the one sought: who uses an
-// address looks at the key in the cell.
+// chance of 8 in 2^19 it takes another key for the one sought, perhaps of another
+// table: who uses a place looks at whether there is one, and at the key in the cell.
 //
 // It begins small, since a table that is sparse in the processor's caches is
 // slow, and grows while it has to forget much. Growing forgets everything: each
@@ -45,12 +48,10 @@ const (
 
 type cacheSet [lineSize / 8]atomic.Uint64
 
-// An entry is tag (20 bits) | shard (12) | offset in cells (32).
+// An entry is tag (20 bits) | place (44).
 const (
-	cacheOffBits   = 32
-	cacheShardBits = 12
-	cacheTagShift  = cacheOffBits + cacheShardBits
-	cacheFirst     = 1 << 15 // entries to begin with
+	cacheTagShift = 44
+	cacheFirst    = 1 << 15 // entries to begin with
 )
 
 // NewAddrCache returns a cache that grows to n entries at most, rounded up to a
@@ -101,12 +102,12 @@ func tagOf(hash uint64) uint64 { return hash<<cacheTagShift | 1<<cacheTagShift }
 // tagged tells whether an entry has a tag.
 func tagged(e, tag uint64) bool { return (e^tag)>>cacheTagShift == 0 }
 
-// Get returns the address remembered for a hash, 0 if there is none.
-func (c *AddrCache) Get(hash uint64) layout.Addr {
+// Get returns the place remembered for a hash, 0 if there is none.
+func (c *AddrCache) Get(hash uint64) Place {
 	set, tag := c.table.Load().set(hash), tagOf(hash)
 	for i := range set {
 		if e := set[i].Load(); tagged(e, tag) {
-			return unpackAddr(e)
+			return Place(e & (1<<cacheTagShift - 1))
 		}
 	}
 	return 0
@@ -114,18 +115,17 @@ func (c *AddrCache) Get(hash uint64) layout.Addr {
 
 // Prefetch brings the line that Get will look at towards the processor.
 func (c *AddrCache) Prefetch(hash uint64) {
-	words.Prefetch(uintptr(unsafe.Pointer(c.table.Load().set(hash))))
+	words.Prefetch(unsafe.Pointer(c.table.Load().set(hash)))
 }
 
-// Put remembers an address. One that cannot be packed is not remembered.
-func (c *AddrCache) Put(hash uint64, a layout.Addr) {
-	off := a.Offset() / layout.CellAlign
-	if off>>cacheOffBits != 0 || a.Shard()>>cacheShardBits != 0 || a.Offset()%layout.CellAlign != 0 {
+// Put remembers a place. One that does not fit is not remembered.
+func (c *AddrCache) Put(hash uint64, p Place) {
+	if p>>cacheTagShift != 0 {
 		return
 	}
 	t := c.table.Load()
 	set, tag := t.set(hash), tagOf(hash)
-	e := tag | uint64(a.Shard())<<cacheOffBits | off
+	e := tag | uint64(p)
 	free := -1
 	for i := range set {
 		old := set[i].Load()
@@ -169,8 +169,4 @@ func (c *AddrCache) Forget(hash uint64) {
 			set[i].CompareAndSwap(e, 0)
 		}
 	}
-}
-
-func unpackAddr(e uint64) layout.Addr {
-	return layout.MakeAddr(uint16(e>>cacheOffBits&(1<<cacheShardBits-1)), e&(1<<cacheOffBits-1)*layout.CellAlign)
 }

@@ -4,8 +4,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-
-	"fjord/layout"
 )
 
 // Whatever its size, the cache gives what was put last under a hash until it
@@ -14,12 +12,12 @@ func TestCacheRemembers(t *testing.T) {
 	for _, n := range []int{1, 8, 9, 64, 1 << 12} {
 		c := NewAddrCache(n)
 		rng := rand.New(rand.NewPCG(1, uint64(n)))
-		put := map[layout.Addr]bool{0: true}
+		put := map[Place]bool{0: true}
 		hit := 0
 		var hashes []uint64
 		for i := range 2 * n {
 			h := rng.Uint64()
-			a := layout.MakeAddr(uint16(rng.UintN(1<<cacheShardBits)), uint64(rng.Uint32())*layout.CellAlign)
+			a := Place(rng.Uint64N(1<<cacheTagShift-1) + 1)
 			c.Put(h, 64)
 			c.Put(h, a) // the record has moved
 			put[a], hashes = true, append(hashes, h)
@@ -61,12 +59,12 @@ func TestCacheGrows(t *testing.T) {
 	}
 }
 
-// An address that does not fit into an entry is not remembered, and none other
-// in its place.
+// A place that does not fit into an entry is not remembered, and none other
+// instead of it.
 func TestCachePassesOverWhatDoesNotFit(t *testing.T) {
 	c := NewAddrCache(8)
 	defer c.Close()
-	for _, a := range []layout.Addr{layout.MakeAddr(1<<cacheShardBits, 64), layout.MakeAddr(0, layout.CellAlign<<cacheOffBits), layout.MakeAddr(0, 8)} {
+	for _, a := range []Place{1 << cacheTagShift, 1<<cacheTagShift + 1, 1 << 63} {
 		c.Put(5, a)
 		if got := c.Get(5); got != 0 {
 			t.Errorf("for %v it gives %v", a, got)
@@ -83,9 +81,7 @@ func TestCacheConcurrently(t *testing.T) {
 	if raceEnabled {
 		n = 8_000
 	}
-	address := func(h uint64) layout.Addr {
-		return layout.MakeAddr(uint16(h>>60), h>>32&0xffff*layout.CellAlign)
-	}
+	address := func(h uint64) Place { return Place(h>>32&0xffff | 1<<43) }
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {

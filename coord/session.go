@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
+	"unsafe"
 
+	"fjord/internal/words"
 	"fjord/layout"
 	"fjord/lock"
 	"fjord/verbs"
@@ -59,7 +60,8 @@ type conn struct {
 	node   int
 	qp     verbs.QP
 	wrs    *[batchMax]verbs.SendWR
-	n      int // staged
+	sges   *[batchMax][2]verbs.SGE // their pieces
+	n      int                     // staged
 	posted uint64
 	done   uint64 // requests up to here have executed
 	asked  uint64 // position of the latest signaled request
@@ -68,7 +70,13 @@ type conn struct {
 	remote uint32 // the responder's QPN
 	rkey   uint32
 
-	_ [32]byte // whole cache lines: sessions on other processors have theirs beside it
+	pieces bool // one of those staged has two pieces
+
+	lender verbs.Windower // the QP, if it can lend the node's memory
+	open   bool           // it does
+	window verbs.Window   // of no size when it is closed, or to be counted as another doorbell
+	size   uint64         // of the window that is open
+	_      [16]byte       // whole cache lines: sessions on other processors have theirs beside it
 }
 
 // A request's ID is its node, and if it is signaled that and its position: so a
@@ -109,11 +117,10 @@ func newSession(ctx context.Context, c *Coordinator, index int) (_ *Session, err
 	for i := range s.conns {
 		k := &s.conns[i]
 		k.node, k.rkey = i, c.layout.Nodes[i].RKey
-		k.wrs = new([batchMax]verbs.SendWR)
-		sges := new([batchMax][2]verbs.SGE)
+		k.wrs, k.sges = new([batchMax]verbs.SendWR), new([batchMax][2]verbs.SGE)
 		for j := range k.wrs {
-			sges[j][0].LKey, sges[j][1].LKey = s.lkey, s.lkey
-			k.wrs[j].SGL, k.wrs[j].RKey, k.wrs[j].ID = sges[j][:], k.rkey, uint64(i)<<idNodeShift
+			k.sges[j][0].LKey, k.sges[j][1].LKey = s.lkey, s.lkey
+			k.wrs[j].SGL, k.wrs[j].RKey, k.wrs[j].ID = k.sges[j][:1], k.rkey, uint64(i)<<idNodeShift
 		}
 		if err = s.connect(ctx, k); err != nil {
 			return nil, err
@@ -143,6 +150,10 @@ func (s *Session) connect(ctx context.Context, k *conn) error {
 		s.spoiled--
 	}
 	k.qp, k.remote, k.err = qp, there.QPN, nil
+	k.lender = nil
+	if s.sync {
+		k.lender, _ = qp.(verbs.Windower)
+	}
 	k.asked, k.free = k.posted, k.posted
 	return nil
 }
@@ -188,15 +199,61 @@ func (s *Session) NextToken() (lock.Token, error) {
 // Alloc returns registered memory until Reset; ok is false if there is no more.
 func (s *Session) Alloc(n int) (Buf, bool) { return s.arena.alloc(n) }
 
+// Quick is Alloc from what is at hand. It returns nil if Alloc has to be asked.
+func (s *Session) Quick(n int) Buf { return s.arena.next(n) }
+
 // Reset takes back all buffers.
 func (s *Session) Reset() {
 	s.arena.reset(s.zero.n)
 }
 
-// stage returns a connection that has room for a request.
-func (s *Session) stage(node int) *conn {
-	k := &s.conns[node]
-	if k.n == batchMax {
+// reach returns the place of a request in the memory of the connection's node, as
+// far as the window is open. Where it returns nil, borrow may do better; else the
+// request has to be staged.
+func (k *conn) reach(va uint64, n int) unsafe.Pointer {
+	off := va - k.window.VA
+	if (off|uint64(n))&uneven != 0 || off+uint64(n) > k.window.Size {
+		return nil
+	}
+	return unsafe.Add(k.window.Base, off)
+}
+
+// uneven are the bits of an offset or a length that are set when it is not that of
+// whole words, or is negative.
+const uneven = 1<<63 | 7
+
+// borrow is reach for the first request of what would be a doorbell: it opens the
+// window, if what is staged is not to come first.
+func (s *Session) borrow(k *conn, va uint64, n int) unsafe.Pointer {
+	switch {
+	case k.window.Size > 0: // outside of it, or uneven
+		return nil
+	case k.open:
+		k.window.Size = k.size
+	case k.lender == nil || k.n > 0 || k.err != nil:
+		return nil
+	default:
+		if k.window, k.open = k.lender.OpenWindow(k.rkey); !k.open {
+			return nil
+		}
+		k.size = k.window.Size
+	}
+	s.Stats.Doorbells++
+	return k.reach(va, n)
+}
+
+// giveBack closes the window.
+func (k *conn) giveBack() {
+	k.open, k.window.Size = false, 0
+	k.lender.CloseWindow()
+}
+
+// stage returns a connection that has room for some requests, 2 at most.
+func (s *Session) stage(k *conn) *conn {
+	if k.open {
+		k.giveBack() // what it was used for comes first, in a doorbell of its own
+	}
+	if k.n > batchMax-2 {
 		s.ring(k, true)
 	}
 	return k
@@ -204,98 +261,185 @@ func (s *Session) stage(node int) *conn {
 
 // next returns the connection's next request, of one piece.
 func (k *conn) next(op verbs.Opcode, flags verbs.SendFlags, va uint64, b Buf) *verbs.SendWR {
-	w := &k.wrs[k.n&(batchMax-1)] // the mask says to the compiler that it is in range
+	i := k.n & (batchMax - 1) // the mask says to the compiler that it is in range
 	k.n++
-	w.SGL = w.SGL[:1]
-	g := &w.SGL[0]
+	g := &k.sges[i][0]
 	g.Addr, g.Length = b.Addr(), uint32(b.n)
-	w.Opcode, w.Flags, w.RemoteAddr = op, flags, va
+	w := &k.wrs[i]
+	w.RemoteAddr, w.Opcode, w.Flags = va, op, flags
 	return w
 }
 
 // Read stages a READ of as many bytes as dst has.
 func (s *Session) Read(node int, va uint64, dst Buf) {
-	s.stage(node).next(verbs.OpRead, 0, va, dst)
 	s.Stats.Read++
 	s.Stats.BytesIn += uint64(dst.n)
+	k := &s.conns[node]
+	p := k.reach(va, dst.n)
+	if p == nil {
+		p = s.borrow(k, va, dst.n)
+	}
+	if p != nil {
+		words.LoadWords(dst.p, p, dst.n>>3)
+		return
+	}
+	s.stage(k).next(verbs.OpRead, 0, va, dst)
 }
 
 // Write stages a WRITE of src.
 func (s *Session) Write(node int, va uint64, src Buf) {
-	s.stage(node).next(verbs.OpWrite, 0, va, src)
 	s.Stats.Write++
 	s.Stats.BytesOut += uint64(src.n)
+	k := &s.conns[node]
+	p := k.reach(va, src.n)
+	if p == nil {
+		p = s.borrow(k, va, src.n)
+	}
+	if p != nil {
+		words.StoreWords(p, src.p, src.n>>3)
+		return
+	}
+	s.stage(k).next(verbs.OpWrite, 0, va, src)
 }
 
 // Write2 stages one WRITE of two pieces.
 func (s *Session) Write2(node int, va uint64, a, b Buf) {
-	w := s.stage(node).next(verbs.OpWrite, 0, va, a)
-	w.SGL = w.SGL[:2]
-	g := &w.SGL[1]
-	g.Addr, g.Length = b.Addr(), uint32(b.n)
 	s.Stats.Write++
 	s.Stats.BytesOut += uint64(a.n + b.n)
+	k := &s.conns[node]
+	p := k.reach(va, a.n+b.n)
+	if p == nil {
+		p = s.borrow(k, va, a.n+b.n)
+	}
+	if p != nil && a.n&7 == 0 {
+		words.StoreWords(p, a.p, a.n>>3)
+		words.StoreWords(unsafe.Add(p, a.n), b.p, b.n>>3)
+		return
+	}
+	s.stage(k)
+	g := &k.sges[k.n&(batchMax-1)][1]
+	g.Addr, g.Length = b.Addr(), uint32(b.n)
+	w := k.next(verbs.OpWrite, 0, va, a)
+	w.SGL, k.pieces = w.SGL[:2], true
 }
 
 // CAS stages a compare and swap; the word found goes to old, 8 bytes.
 func (s *Session) CAS(node int, va, compare, swap uint64, old Buf) {
-	w := s.stage(node).next(verbs.OpCAS, 0, va, Buf{old.p, 8})
-	w.CompareAdd, w.Swap = compare, swap
 	s.Stats.CAS++
 	s.Stats.BytesOut += 16
 	s.Stats.BytesIn += 8
+	k := &s.conns[node]
+	p := k.reach(va, 8)
+	if p == nil {
+		p = s.borrow(k, va, 8)
+	}
+	if p != nil {
+		old.SetWord(0, words.CAS((*uint64)(p), compare, swap))
+		return
+	}
+	w := s.stage(k).next(verbs.OpCAS, 0, va, old)
+	w.CompareAdd, w.Swap = compare, swap
+}
+
+// Lock stages the CAS that takes a cell's lock for t, and behind it the READ of
+// the cell's slot. That goes to mem, and behind it the word that the CAS found.
+func (s *Session) Lock(node int, va uint64, t lock.Token, mem Buf, slot int) {
+	s.Stats.CAS++
+	s.Stats.Read++
+	s.Stats.BytesOut += 16
+	s.Stats.BytesIn += uint64(8 + slot)
+	k := &s.conns[node]
+	p := k.reach(va, slot)
+	if p == nil {
+		p = s.borrow(k, va, slot)
+	}
+	if p != nil {
+		mem.SetWord(slot, words.CAS((*uint64)(p), 0, uint64(t))) // the lock is the first word
+		words.LoadWords(mem.p, p, slot>>3)
+		return
+	}
+	w := s.stage(k).next(verbs.OpCAS, 0, va+layout.OffLock, mem.Slice(slot, slot+8))
+	w.CompareAdd, w.Swap = 0, uint64(t)
+	k.next(verbs.OpRead, 0, va, mem.Slice(0, slot))
 }
 
 // Unlock stages, for a cell whose new image is committed, the one WRITE that
-// frees its lock and clears pending. words are the two that it writes, 0 and v,
-// and stay untouched until Reset.
-func (s *Session) Unlock(a layout.Addr, t lock.Token, v layout.Version, words Buf) {
-	s.release(a, t, v, words)
+// frees its lock and clears pending. node and va are those of its primary. pair are
+// the two words that it writes, 0 and v, and stay untouched until Reset.
+func (s *Session) Unlock(node int, va uint64, a layout.Addr, t lock.Token, v layout.Version, pair Buf) {
+	s.Stats.Write++
+	s.Stats.BytesOut += unlockSize
+	k := &s.conns[node]
+	p := k.reach(va, unlockSize)
+	if p == nil {
+		p = s.borrow(k, va, unlockSize)
+	}
+	if p != nil {
+		words.Release((*uint64)(p), 0)
+		words.Release((*uint64)(unsafe.Add(p, layout.OffVersion)), uint64(v))
+		return
+	}
+	s.owe(k, va, a, t, v, pair)
 }
 
 // Unhold stages the release of a lock that is held by t: its word alone.
-func (s *Session) Unhold(a layout.Addr, t lock.Token) { s.release(a, t, 0, s.zero) }
-
-// release stages the WRITE that frees a lock, and notes that it is owed.
-func (s *Session) release(a layout.Addr, t lock.Token, v layout.Version, words Buf) {
-	node, va := s.c.Primary(a)
-	k := s.stage(node)
-	k.next(verbs.OpWrite, s.c.inline, va+layout.OffLock, words)
+func (s *Session) Unhold(node int, va uint64, a layout.Addr, t lock.Token) {
 	s.Stats.Write++
-	s.Stats.BytesOut += uint64(words.n)
-	n := len(s.owed)
-	if n == cap(s.owed) {
-		s.owed = slices.Grow(s.owed, 1)
+	s.Stats.BytesOut += 8
+	k := &s.conns[node]
+	p := k.reach(va, 8)
+	if p == nil {
+		p = s.borrow(k, va, 8)
 	}
-	s.owed = s.owed[:n+1]
-	o := &s.owed[n] // in place: cheaper than a copy of a new one
-	o.addr, o.token, o.version, o.seq, o.node, o.slot = a, t, v, k.posted+uint64(k.n), int32(node), int32(s.log)
+	if p != nil {
+		words.Release((*uint64)(p), 0)
+		return
+	}
+	s.owe(k, va, a, t, 0, s.zero)
+}
+
+// owe stages the WRITE that frees a lock, and notes that it is owed.
+func (s *Session) owe(k *conn, va uint64, a layout.Addr, t lock.Token, v layout.Version, words Buf) {
+	s.stage(k).next(verbs.OpWrite, s.c.inline, va+layout.OffLock, words)
+	s.owed = append(s.owed, owed{addr: a, token: t, version: v, seq: k.posted + uint64(k.n), node: int32(k.node), slot: int32(s.log)})
 }
 
 // Ring rings the doorbell of every connection with staged requests. The last of
 // each is signaled; Wait waits for it.
-func (s *Session) Ring() { s.ringAll(true) }
+func (s *Session) Ring() { s.ringAll(true, false) }
+
+// RingOn is Ring when others follow as soon as these have been answered, up to
+// RingQuiet: windows stay open.
+func (s *Session) RingOn() { s.ringAll(true, true) }
 
 // RingQuiet rings the doorbells for requests that nobody waits for.
 func (s *Session) RingQuiet() {
-	s.ringAll(false)
+	s.ringAll(false, false)
 	if s.c.inline == 0 {
 		_ = s.drain() // buffers are about to be used again; a failure stays with its connection
 	}
 }
 
-func (s *Session) ringAll(await bool) {
-	conns := s.conns
-	for i := range conns {
-		if k := &conns[i]; k.n > 0 {
+func (s *Session) ringAll(await, on bool) {
+	rung := false
+	for i := range s.conns {
+		k := &s.conns[i]
+		if k.open {
+			if k.window.Size = 0; !on {
+				k.giveBack()
+			}
+		}
+		if k.n > 0 {
 			s.ring(k, await)
+			rung = true
 		}
 	}
-	if s.sync && s.spoiled == 0 {
-		s.owed = s.owed[:0] // everything has executed
+	if rung && s.sync {
+		s.rung()
 	}
 }
 
+// ring rings the doorbell of one connection.
 func (s *Session) ring(k *conn, await bool) {
 	n := k.n
 	k.n = 0
@@ -305,28 +449,51 @@ func (s *Session) ring(k *conn, await bool) {
 	}
 	wrs := k.wrs[:n]
 	// Where requests have executed when they are posted, only slots are to be had back.
-	if !s.sync && (await || s.c.inline == 0) || k.posted+uint64(n)-k.free >= sqDepth/2 {
+	asked := !s.sync && (await || s.c.inline == 0) || k.posted+uint64(n)-k.free >= sqDepth/2
+	if asked {
 		s.ask(k, &wrs[n-1], n)
 	}
 	s.Stats.Doorbells++
 	posted, err := k.qp.PostSend(wrs)
 	k.posted += uint64(n)
-	if k.asked == k.posted {
+	if asked {
 		wrs[n-1].ID = uint64(k.node) << idNodeShift
 		if posted == n {
 			s.pending++
 		}
 	}
+	if k.pieces {
+		k.pieces = false
+		for i := range wrs {
+			wrs[i].SGL = wrs[i].SGL[:1]
+		}
+	}
 	if err != nil {
 		s.spoil(k, err)
 	}
-	if s.sync {
-		for c := s.cq.Poll(s.wcs[:]); c > 0; c = s.cq.Poll(s.wcs[:]) { // failures complete, signaled or not
-			s.take(s.wcs[:c])
-		}
-		if k.err == nil {
+}
+
+// rung follows when all doorbells have been rung and what was posted has executed: it
+// learns what became of it. Failures complete, signaled or not.
+func (s *Session) rung() {
+	if c := s.cq.Poll(s.wcs[:]); c > 0 {
+		s.takeAll(c)
+	}
+	if s.spoiled == 0 {
+		s.owed = s.owed[:0] // everything has executed
+		return
+	}
+	for i := range s.conns {
+		if k := &s.conns[i]; k.err == nil {
 			k.done = k.posted
 		}
+	}
+}
+
+// takeAll looks at c completions that were polled, and at all that follow.
+func (s *Session) takeAll(c int) {
+	for ; c > 0; c = s.cq.Poll(s.wcs[:]) {
+		s.take(s.wcs[:c])
 	}
 }
 
@@ -489,6 +656,9 @@ func (s *Session) Repair(ctx context.Context) error {
 	var first error
 	for i := range s.conns {
 		k := &s.conns[i]
+		if k.open {
+			k.giveBack() // nothing may wait meanwhile
+		}
 		if k.err == nil {
 			continue
 		}

@@ -27,6 +27,19 @@ func lockCell(t *testing.T, s *Session, a layout.Addr, tok lock.Token) {
 	}
 }
 
+// unhold frees it.
+func unhold(s *Session, a layout.Addr, tok lock.Token) {
+	node, va := s.c.Primary(a)
+	s.Unhold(node, va, a, tok)
+}
+
+// posting has a session post all its requests, as with devices that lend no memory.
+func posting(s *Session) {
+	for i := range s.conns {
+		s.conns[i].lender = nil
+	}
+}
+
 // lockWord reads the lock of a cell.
 func lockWord(t *testing.T, s *Session, a layout.Addr) uint64 {
 	t.Helper()
@@ -58,7 +71,7 @@ func TestEveryBrokenConnectionIsSeen(t *testing.T) {
 		t.Errorf("repair: %v, then %v", err, s.Broken())
 	}
 	lockCell(t, s, freeCell(0), 7)
-	s.Unhold(freeCell(0), 7)
+	unhold(s, freeCell(0), 7)
 	s.RingQuiet()
 	if got := lockWord(t, s, freeCell(0)); got != 0 {
 		t.Errorf("after the repair a lock was not freed: %#x", got)
@@ -71,9 +84,10 @@ func TestReleasesThatHaveExecutedAreForgotten(t *testing.T) {
 	c := newTestCluster(t, small(2, 1))
 	s := acquire(t, join(t, c, c, 1))
 	defer s.Release()
+	posting(s)
 	for i := range uint16(2) {
 		lockCell(t, s, freeCell(i), 7)
-		s.Unhold(freeCell(i), 7)
+		unhold(s, freeCell(i), 7)
 	}
 	if s.LogFree() {
 		t.Error("the log slot is free before the releases are posted")
@@ -98,8 +112,8 @@ func TestLostReleasesAreMadeGood(t *testing.T) {
 	}
 	b, _ := s.Alloc(8)
 	s.Read(0, outside, b)
-	s.Unhold(freeCell(0), 7) // behind it: flushed
-	s.Unhold(freeCell(1), 7)
+	unhold(s, freeCell(0), 7) // behind it: flushed
+	unhold(s, freeCell(1), 7)
 	s.RingQuiet()
 	if !s.Lost(0) || s.Lost(1) || s.LogFree() {
 		t.Fatalf("lost: node 0 %v, node 1 %v; log slot free: %v", s.Lost(0), s.Lost(1), s.LogFree())
@@ -125,6 +139,7 @@ func TestLongBatches(t *testing.T) {
 	c := newTestCluster(t, small(1, 1))
 	s := acquire(t, join(t, c, c, 1))
 	defer s.Release()
+	posting(s)
 	node, va := s.c.Primary(freeCell(0))
 	before := s.Stats
 	const n = 5*sqDepth + 3
@@ -150,5 +165,66 @@ func TestLongBatches(t *testing.T) {
 	s.Ring()
 	if err := s.Wait(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Where a device lends its memory, what cannot be done there is posted, in order,
+// and what comes behind it too, up to the doorbell.
+func TestWindowsAndPostsKeepTheirOrder(t *testing.T) {
+	c := newTestCluster(t, small(1, 1))
+	s := acquire(t, join(t, c, c, 1))
+	defer s.Release()
+	lockCell(t, s, freeCell(0), 7) // the first posts find what a window can be opened to
+	unhold(s, freeCell(0), 7)
+	s.RingQuiet()
+	node, va := s.c.Primary(freeCell(0))
+	b, _ := s.Alloc(32)
+	for i := range 4 {
+		b.SetWord(8*i, uint64(i+1))
+	}
+	before := s.Stats
+	s.Write(node, va, b.Slice(0, 8))
+	if !s.conns[0].open {
+		t.Fatal("no window was opened")
+	}
+	s.Write(node, va, b.Slice(8, 12)) // half a word
+	if s.conns[0].open || s.conns[0].n != 1 {
+		t.Errorf("half a word: window open %v, %d staged; want closed, 1", s.conns[0].open, s.conns[0].n)
+	}
+	s.Write(node, va, b.Slice(16, 24))
+	if s.conns[0].open || s.conns[0].n != 2 {
+		t.Errorf("behind half a word: window open %v, %d staged; want closed, 2", s.conns[0].open, s.conns[0].n)
+	}
+	s.RingOn()
+	if err := s.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if got := lockWord(t, s, freeCell(0)); got != 3 {
+		t.Errorf("the cell holds %d, the last write was 3", got)
+	}
+	s.Write(node, va, b.Slice(24, 32))
+	s.RingOn()
+	if !s.conns[0].open {
+		t.Error("RingOn closed the window")
+	}
+	s.Write(node, va, s.zero)
+	s.RingQuiet()
+	if s.conns[0].open {
+		t.Error("RingQuiet left the window open")
+	}
+	d := s.Stats.Sub(before)
+	if d.Write != 5 || d.Doorbells != 5 { // window, post, the look, and two more
+		t.Errorf("%d writes, %d doorbells; want 5 and 5", d.Write, d.Doorbells)
+	}
+	s.Read(node, 8, b)
+	s.Ring()
+	if s.Wait() == nil || !s.Lost(node) {
+		t.Error("a READ outside of the region did not fail")
+	}
+	if err := s.Repair(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if got := lockWord(t, s, freeCell(0)); got != 0 {
+		t.Errorf("after the repair the cell holds %d", got)
 	}
 }

@@ -177,13 +177,18 @@ func EncodeCell(dst []byte, addr Addr, v Version, writer uint64, kind Kind, key,
 	return SealCell(dst, addr, v, writer, kind, len(key), len(value))
 }
 
+// The word of the lengths and kind: of the cell that just fills its line, and where the kind stands in it.
+const (
+	lineLens = 16 | 8<<32
+	kindBits = 0xffff << 48
+)
+
 // encodeLine is EncodeCell for a key of 8 bytes and a value of 16, the cell that just fills its line. It is
 // the commonest, and nearly twice as fast when its body stays in registers.
 func encodeLine(dst *[CellAlign]byte, addr Addr, v Version, writer uint64, kind Kind, key, value []byte) {
-	const lens = 16 | 8<<32
 	k := binary.LittleEndian.Uint64(key)
 	v1, v2 := binary.LittleEndian.Uint64(value), binary.LittleEndian.Uint64(value[8:])
-	w := lens | uint64(kind)<<48
+	w := lineLens | uint64(kind)<<48
 	binary.LittleEndian.PutUint64(dst[OffLock:], 0)
 	binary.LittleEndian.PutUint64(dst[OffVersion:], uint64(v))
 	binary.LittleEndian.PutUint64(dst[OffWriter:], writer)
@@ -199,6 +204,10 @@ func encodeLine(dst *[CellAlign]byte, addr Addr, v Version, writer uint64, kind 
 func SealCell(dst []byte, addr Addr, v Version, writer uint64, kind Kind, keyLen, valueLen int) int {
 	if uint(keyLen) > MaxKeySize || uint(valueLen) > MaxValueSize {
 		panic("layout: key or value too long for a cell")
+	}
+	if keyLen == 8 && valueLen == 16 && len(dst) >= CellAlign {
+		sealLine((*[CellAlign]byte)(dst), addr, v, writer, kind)
+		return CellAlign
 	}
 	start := HeaderSize + pad8(keyLen)
 	n := start + pad8(valueLen)
@@ -220,6 +229,17 @@ func SealCell(dst []byte, addr Addr, v Version, writer uint64, kind Kind, keyLen
 	return n
 }
 
+// sealLine is SealCell for a cell like those of encodeLine.
+func sealLine(dst *[CellAlign]byte, addr Addr, v Version, writer uint64, kind Kind) {
+	w := lineLens | uint64(kind)<<48
+	binary.LittleEndian.PutUint64(dst[OffLock:], 0)
+	binary.LittleEndian.PutUint64(dst[OffVersion:], uint64(v))
+	binary.LittleEndian.PutUint64(dst[OffWriter:], writer)
+	binary.LittleEndian.PutUint64(dst[OffValueLen:], w)
+	binary.LittleEndian.PutUint64(dst[OffSum:], lineSum(addr, v, writer, w, binary.LittleEndian.Uint64(dst[HeaderSize:]),
+		binary.LittleEndian.Uint64(dst[HeaderSize+8:]), binary.LittleEndian.Uint64(dst[HeaderSize+16:])))
+}
+
 // Verify says what b, read from addr, holds. slot is the size of the cell's slot. b may be shorter than the
 // slot, if the whole image lies in it: a reader that guessed the length too short gets Torn, as does one
 // with less than HeaderSize bytes. The lock word is not looked at. Verify never panics.
@@ -235,6 +255,13 @@ func Verify(b []byte, addr Addr, slot int) Status {
 	writer := binary.LittleEndian.Uint64(h[OffWriter:])
 	sum := binary.LittleEndian.Uint64(h[OffSum:])
 	lens := binary.LittleEndian.Uint64(h[OffValueLen:])
+	if lens&^kindBits == lineLens && len(b) >= CellAlign && slot >= CellAlign { // the commonest first, see encodeLine
+		if lineSum(addr, v, writer, lens, binary.LittleEndian.Uint64(b[HeaderSize:]),
+			binary.LittleEndian.Uint64(b[HeaderSize+8:]), binary.LittleEndian.Uint64(b[HeaderSize+16:])) != sum {
+			return Torn
+		}
+		return Valid
+	}
 	if uint64(v)|writer|sum|lens == 0 {
 		return Virgin
 	}
@@ -247,6 +274,31 @@ func Verify(b []byte, addr Addr, slot int) Status {
 		return Torn
 	}
 	return Valid
+}
+
+// Match tells whether b, read from addr, is Valid, present and not pending, with a key of keyLen bytes of which
+// first is the beginning: its first 8 bytes as a little-endian number, fewer padded with zeros. It returns the
+// version. b is a whole slot. This is Verify and the looks at version and key that follow it, for the path that
+// every transaction takes; what does not match is looked at again, for the reason.
+func Match(b []byte, addr Addr, first uint64, keyLen int) (Version, bool) {
+	if len(b) < CellAlign {
+		return 0, false
+	}
+	h := b[:CellAlign:len(b)]
+	v := Version(binary.LittleEndian.Uint64(h[OffVersion:]))
+	lens := binary.LittleEndian.Uint64(h[OffValueLen:])
+	if v&(Pending|Absent) != 0 || binary.LittleEndian.Uint64(h[HeaderSize:]) != first || int(lens>>32&0xffff) != keyLen {
+		return 0, false
+	}
+	writer, sum := binary.LittleEndian.Uint64(h[OffWriter:]), binary.LittleEndian.Uint64(h[OffSum:])
+	if lens&^kindBits == lineLens {
+		return v, lineSum(addr, v, writer, lens, first, binary.LittleEndian.Uint64(h[HeaderSize+8:]), binary.LittleEndian.Uint64(h[HeaderSize+16:])) == sum
+	}
+	n := HeaderSize + int64(keyLen+7)&^7 + int64(lens&0xffffffff+7)&^7
+	if keyLen == 0 || n > int64(len(b)) {
+		return 0, false
+	}
+	return v, framedSum(uint64(addr), uint64(v), writer, lens, b[HeaderSize:n]) == sum
 }
 
 // pad8 rounds n up to a multiple of 8.

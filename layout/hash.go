@@ -14,6 +14,9 @@ func HashKey(table uint32, key []byte) uint64 {
 	return xxh64(seed, key)
 }
 
+// HashWord is HashKey of a key of 8 bytes, given as a little-endian number.
+func HashWord(table uint32, key uint64) uint64 { return hash8(uint64(table)*prime1, key) }
+
 // hash8 is xxh64 of one word; most keys are one.
 func hash8(seed, w uint64) uint64 {
 	return avalanche(tail8(seed+prime5+8, w))

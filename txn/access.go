@@ -11,13 +11,13 @@ import (
 type access struct {
 	t      *Table
 	hash   uint64
-	first  uint64 // prefix of the key
-	keyOff int    // in tx.keys
-	keyLen int
-	valLen int     // of the value in put
+	first  uint64  // prefix of the key
 	cell   *cell   // its record's; nil before it was found, or where there is none
 	head   *cell   // its bucket's header, where that matters: absence, insert, delete
 	search *search // its look into the bucket; nil if there was none
+	keyOff int32   // of a long key, in tx.keys
+	keyLen int32
+	valLen int32 // of the value in put
 	stage  stage
 	mode   mode
 	op     op
@@ -31,6 +31,9 @@ type access struct {
 
 	put  coord.Buf // what Put and Insert write: an image, key and value in place, not yet sealed
 	view coord.Buf // the copy of the value that the user has
+
+	short [8]byte // a short key: prefix as it stands in memory
+	own   cell    // what cell points to where the address was known
 }
 
 // search is a look into the bucket of a key.
@@ -62,7 +65,13 @@ const (
 	opDelete
 )
 
-func (tx *Tx) keyOf(a *access) []byte { return tx.keys[a.keyOff : a.keyOff+a.keyLen] }
+func (tx *Tx) keyOf(a *access) []byte {
+	if a.keyLen <= 8 {
+		binary.LittleEndian.PutUint64(a.short[:], a.first)
+		return a.short[:a.keyLen]
+	}
+	return tx.keys[a.keyOff : a.keyOff+a.keyLen]
+}
 
 // linear is how many accesses are searched one by one; beyond, an index is kept.
 const linear = 16
@@ -70,18 +79,15 @@ const linear = 16
 // access returns the access of a key, a new one if it has none, or nil if the key
 // cannot be asked for: then unusable says why. Nothing is fetched.
 //
-// Put follows Get, and keys are often used in the order of Fetch: the first looks
-// are at the access that was found last and at the one behind it.
+// Keys are often used in the order of Fetch, again and again: the first look is at
+// the access behind the one that was found last, and behind the end comes the first.
 func (tx *Tx) access(t *Table, key []byte) *access {
-	if !tx.live || tx.doomed != nil {
-		return nil
+	first, i := prefix(key), tx.latest+1
+	if i >= len(tx.accs) {
+		i = 0
 	}
-	first, accs := prefix(key), tx.accs
-	for i := tx.latest; i < len(accs) && i <= tx.latest+1; i++ {
-		if a := accs[i]; a.first == first && a.t == t && a.keyLen == len(key) {
-			if len(key) > 8 && !tx.is(a, key) {
-				break
-			}
+	if i < len(tx.accs) {
+		if a := tx.accs[i]; tx.same(a, t, key, first) && tx.usable() {
 			tx.latest = i
 			return a
 		}
@@ -89,58 +95,76 @@ func (tx *Tx) access(t *Table, key []byte) *access {
 	return tx.enlist(t, key, first)
 }
 
-// is compares the whole key.
-func (tx *Tx) is(a *access, key []byte) bool { return string(tx.keyOf(a)) == string(key) }
+// usable tells whether the transaction goes on.
+func (tx *Tx) usable() bool { return tx.live && tx.doomed == nil }
+
+// same tells whether an access is that of a key, of which first is the prefix.
+func (tx *Tx) same(a *access, t *Table, key []byte, first uint64) bool {
+	return a.first == first && a.t == t && int(a.keyLen) == len(key) && (len(key) <= 8 || string(tx.keyOf(a)) == string(key))
+}
 
 // enlist is access with a look at all that there are. It makes one for a key that
 // has none.
 func (tx *Tx) enlist(t *Table, key []byte, first uint64) *access {
-	if len(tx.accs) <= linear {
+	n := len(tx.accs)
+	if n <= linear {
 		for i, a := range tx.accs {
-			if a.first == first && a.t == t && a.keyLen == len(key) && (len(key) <= 8 || tx.is(a, key)) {
+			if tx.same(a, t, key, first) {
+				if !tx.usable() {
+					return nil
+				}
 				tx.latest = i
 				return a
 			}
 		}
 	}
-	if !tx.usable(t, key) {
+	if !tx.allowed(t, key) {
 		return nil
 	}
-	hash := layout.HashKey(t.meta.ID, key)
-	if len(tx.accs) > linear {
+	var hash uint64
+	if len(key) == 8 {
+		hash = layout.HashWord(t.meta.ID, first)
+	} else {
+		hash = layout.HashKey(t.meta.ID, key)
+	}
+	if n > linear {
 		if i, ok := tx.findHashed(t, key, hash); ok {
 			tx.latest = i
 			return tx.accs[i]
 		}
 	}
-	tx.db.co.Cache.Prefetch(hash)
-	off := len(tx.keys)
-	if len(key) <= 8 {
-		tx.keys = binary.LittleEndian.AppendUint64(tx.keys, first)
-	} else {
-		tx.keys = append(tx.keys, key...)
-	}
-	n := len(tx.accs)
 	if n == cap(tx.accs) {
 		tx.accs = more(tx.accs)
 	}
 	tx.accs = tx.accs[:n+1]
 	a := tx.accs[n]
-	*a = access{}
-	a.t, a.hash, a.first = t, hash, first
-	a.keyOff, a.keyLen = off, len(key)
+	a.t, a.hash, a.first, a.keyLen = t, hash, first, int32(len(key))
+	a.cell, a.head, a.search = nil, nil, nil
+	a.valLen, a.stage, a.mode, a.op, a.tries = 0, stageDone, modeRead, opNone, 0
+	a.known, a.present, a.walked, a.stale, a.asked = false, false, false, false, false
+	a.put, a.view = coord.Buf{}, coord.Buf{}
+	if len(key) > 8 {
+		a.keyOff = int32(len(tx.keys))
+		tx.keys = append(tx.keys, key...)
+	}
 	tx.latest = n
 	if n >= linear {
 		tx.addHashed(n)
 	}
+	t.db.co.Cache.Prefetch(hash)
 	return a
+}
+
+// allowed tells whether a key of a table may be asked for.
+func (tx *Tx) allowed(t *Table, key []byte) bool {
+	return tx.usable() && t != nil && t.db == tx.db && uint(len(key)-1) < uint(t.schema.KeySize) && !t.dropped.Load()
 }
 
 func (tx *Tx) findHashed(t *Table, key []byte, hash uint64) (i int, ok bool) {
 	mask := uint64(len(tx.index) - 1)
 	for p := hash & mask; tx.index[p] != 0; p = (p + 1) & mask {
 		i := int(tx.index[p] - 1)
-		if a := tx.accs[i]; a.hash == hash && a.t == t && tx.is(a, key) {
+		if a := tx.accs[i]; a.hash == hash && a.t == t && string(tx.keyOf(a)) == string(key) {
 			return i, true
 		}
 	}
@@ -198,15 +222,19 @@ func (tx *Tx) require(a *access, m mode) {
 		tx.raise(a, m)
 		return
 	}
+	tx.seek(a, m)
+	tx.work = append(tx.work, a)
+}
+
+// seek decides where a fresh access looks for its record.
+func (tx *Tx) seek(a *access, m mode) {
 	a.mode, a.stage = m, stageBucket
 	if m == modeInsert {
 		a.stage = stageHead
-	} else if addr := tx.db.co.Cache.Get(a.hash); addr != 0 && a.t.holds(addr) {
-		// What the cache takes for the key's address may, by a coincidence of hashes,
-		// lie in another table.
-		a.cell, a.stage = tx.newCell(addr, a.t.slot, layout.KindRecord), stageAt
+	} else if addr := a.t.at(tx.db.co.Cache.Get(a.hash)); addr != 0 {
+		a.cell, a.stage = &a.own, stageAt
+		tx.add(&a.own, addr, a.t.slot, layout.KindRecord)
 	}
-	tx.work = append(tx.work, a)
 }
 
 // raise is require for an access that is known, or queued in this very Fetch.

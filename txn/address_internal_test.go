@@ -9,8 +9,7 @@ import (
 )
 
 // The address cache may take another key for the one sought, of another table, or
-// of one that was dropped and whose space has another shape now. Whatever it
-// says, nothing but a record's slot of the table is ever taken for the key's cell:
+// of one that was dropped. Whatever it says, nothing but a record's slot of the table is ever taken for the key's cell:
 // a CAS anywhere else would be in the middle of a value.
 func TestCachedAddressIsARecordOfTheTable(t *testing.T) {
 	ctx := context.Background()
@@ -33,16 +32,22 @@ func TestCachedAddressIsARecordOfTheTable(t *testing.T) {
 				}
 			}
 		}
+		for a := range good {
+			if p := tab.place(a); p == 0 || tab.at(p) != a {
+				t.Fatalf("key %d, value %d: %v has the place %#x, which is %v", size.key, size.value, a, p, tab.at(p))
+			}
+		}
 		accepted := 0
-		for shard := range uint16(4) {
-			x := m.Extents[min(int(shard), len(m.Extents)-1)]
-			for off := x.Off - 4096; off < x.Off+x.Len+4096; off += layout.CellAlign {
-				a := layout.MakeAddr(shard, off)
-				if tab.holds(a) != good[a] {
-					t.Fatalf("key %d, value %d: %v (extent %v) is taken for a record: %v, want %v", size.key, size.value, a, x, !good[a], good[a])
-				}
-				if good[a] {
-					accepted++
+		for extent := range coord.Place(len(m.Extents) + 2) {
+			for bucket := range coord.Place(m.Buckets + m.OverflowBuckets + 3) {
+				for slot := range coord.Place(1 << placeSlotBits) {
+					p := extent<<(placeBucketBits+placeSlotBits) | bucket<<placeSlotBits | slot
+					if a := tab.at(p); a != 0 {
+						accepted++
+						if !good[a] {
+							t.Fatalf("key %d, value %d: the place %#x is taken for a record at %v", size.key, size.value, p, a)
+						}
+					}
 				}
 			}
 		}
@@ -52,20 +57,21 @@ func TestCachedAddressIsARecordOfTheTable(t *testing.T) {
 		// And the check is used.
 		key := []byte("key")
 		hash := layout.HashKey(m.ID, key)
-		for _, a := range []layout.Addr{
-			layout.MakeAddr(m.Extents[0].Shard, m.Extents[0].Off), // the cursor
-			tab.bucketAddr(0, 0),                      // a header
-			layout.MakeAddr(0, layout.CellAlign),      // an allocator
-			coord.AllocatorAddr(1) + layout.CellAlign, // the middle of one
-			layout.MakeAddr(3, m.Extents[0].Off),      // no shard
+		for _, p := range []coord.Place{
+			coord.Place(len(m.Extents))<<(placeBucketBits+placeSlotBits) | 1, // no extent
+			coord.Place(m.Buckets+m.OverflowBuckets)<<placeSlotBits | 1,      // behind the last bucket
+			(1<<placeBucketBits-1)<<placeSlotBits | 1,
+			coord.Place(tab.geo.Slots + 1), // behind the last slot
+			1<<placeSlotBits | 0,           // before the first
+			1<<44 - 1,
 		} {
-			db.co.Cache.Put(hash, a)
+			db.co.Cache.Put(hash, p)
 			before := db.Stats()
 			if err := db.Update(ctx, func(tx *Tx) error { return tx.Fetch(ForUpdate(tab, key)) }); err != nil {
-				t.Errorf("with %v in the cache: %v", a, err)
+				t.Errorf("with %#x in the cache: %v", p, err)
 			}
 			if d := db.Stats().Sub(before); d.Verbs.CAS != 0 || d.Stale != 0 {
-				t.Errorf("with %v in the cache: %d CAS, %d stale; want the bucket looked at at once", a, d.Verbs.CAS, d.Stale)
+				t.Errorf("with %#x in the cache: %d CAS, %d stale; want the bucket looked at at once", p, d.Verbs.CAS, d.Stale)
 			}
 		}
 		if err := db.DropTable(ctx, "t"); err != nil {

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"fmt"
+	"math"
 
 	"fjord/coord"
 	"fjord/layout"
@@ -12,6 +13,8 @@ import (
 // logs, writes and unlocks cells, whatever they hold.
 type cell struct {
 	addr   layout.Addr
+	va     uint64         // at its primary
+	node   int            // that has the primary
 	slot   int            // bytes of its slot
 	ver    layout.Version // of the image, or of the header as first seen
 	newVer layout.Version
@@ -20,11 +23,11 @@ type cell struct {
 
 	chain  layout.Addr // of a bucket header's new image: the next bucket
 	table  uint32      // and its table
-	tries  int32       // tries to lock it
-	keyLen int         // of the new image
-	valLen int
-	newLen int // bytes of the new image
-	oldLen int // and of the old one
+	keyLen int32       // of the new image
+	valLen int32
+	newLen int32 // bytes of the new image
+	oldLen int32 // and of the old one
+	tries  int16 // tries to lock it
 	kind   layout.Kind
 
 	asked      bool // a CAS was posted whose result was not yet looked at
@@ -38,7 +41,8 @@ type cell struct {
 
 // Behind the image of a cell that is locked are the word that the CAS found, and
 // the two words of the unlock, of which the second is the version as backups get
-// it. Behind these may be spare memory.
+// it. Behind these may be spare memory: a slot's size for the new image, and then
+// room for the user's copy of a value.
 const (
 	auxCAS    = 0
 	auxUnlock = 8
@@ -51,27 +55,32 @@ func (c *cell) unlockWords() coord.Buf { return c.mem.Slice(c.slot+auxUnlock, c.
 func (c *cell) versionWord() coord.Buf { return c.mem.Slice(c.slot+auxUnlock+8, c.slot+auxUnlock+16) }
 
 // holder is who held the lock when the CAS executed.
-func (c *cell) holder() lock.Token { return lock.Token(word(c.casWord().B())) }
+func (c *cell) holder() lock.Token { return lock.Token(c.mem.Word(c.slot + auxCAS)) }
 
-// spare returns the memory behind everything else, nil if there is none.
-func (c *cell) spare() coord.Buf {
-	if from := c.slot + auxSize; from < c.mem.Len() {
-		return c.mem.Slice(from, c.mem.Len())
-	}
-	return coord.Buf{}
+// spare tells where spare memory begins, and whether there is any.
+func (c *cell) spare() (from int, ok bool) {
+	from = c.slot + auxSize
+	return from, from < c.mem.Len()
 }
 
 // newCell adds a cell.
 func (tx *Tx) newCell(addr layout.Addr, slot int, kind layout.Kind) *cell {
-	n := len(tx.cells)
-	if n == cap(tx.cells) {
-		tx.cells = more(tx.cells)
+	n := len(tx.fresh)
+	if n == cap(tx.fresh) {
+		tx.fresh = more(tx.fresh)
 	}
-	tx.cells = tx.cells[:n+1]
-	c := tx.cells[n]
+	tx.fresh = tx.fresh[:n+1]
+	c := tx.fresh[n]
+	tx.add(c, addr, slot, kind)
+	return c
+}
+
+// add makes c one of the transaction's cells.
+func (tx *Tx) add(c *cell, addr layout.Addr, slot int, kind layout.Kind) {
 	*c = cell{}
 	c.addr, c.slot, c.kind = addr, slot, kind
-	return c
+	c.node, c.va = tx.s.Coordinator().Primary(addr)
+	tx.cells = append(tx.cells, c)
 }
 
 // more makes room behind a full list: what its capacity holds is there to be used,
@@ -87,9 +96,12 @@ func more[T any](list []*T) []*T {
 
 // imageOf makes room for the cell's slot, for the words beside it, and spare
 // bytes behind them.
-func (tx *Tx) imageOf(c *cell, spare int) (ok bool) {
-	c.mem, ok = tx.s.Alloc(c.slot + auxSize + spare)
-	if !ok {
+func (tx *Tx) imageOf(c *cell, spare int) bool {
+	if c.mem = tx.s.Quick(c.slot + auxSize + spare); !c.mem.Nil() {
+		return true
+	}
+	var ok bool
+	if c.mem, ok = tx.s.Alloc(c.slot + auxSize + spare); !ok {
 		_ = tx.tooLarge() // it sticks
 	}
 	return ok
@@ -101,9 +113,7 @@ func (tx *Tx) postLock(c *cell, spare int) {
 	if c.mem.Nil() && !tx.imageOf(c, spare) {
 		return
 	}
-	node, va := tx.s.Coordinator().Primary(c.addr)
-	tx.s.CAS(node, va+layout.OffLock, 0, uint64(tx.token), c.casWord())
-	tx.s.Read(node, va, c.image())
+	tx.s.Lock(c.node, c.va, tx.token, c.mem, c.slot)
 	c.asked, tx.locking = true, true
 }
 
@@ -112,8 +122,7 @@ func (tx *Tx) postRead(c *cell) {
 	if c.mem.Nil() && !tx.imageOf(c, 0) {
 		return
 	}
-	node, va := tx.s.Coordinator().Primary(c.addr)
-	tx.s.Read(node, va, c.image())
+	tx.s.Read(c.node, c.va, c.image())
 }
 
 // took looks at the result of a CAS.
@@ -125,7 +134,9 @@ func (c *cell) took() bool {
 // busy asks the strategy what to do about a lock that another was found to hold:
 // wait before the next try, or give up.
 func (tx *Tx) busy(c *cell) (wait int64, err error) {
-	c.tries++
+	if c.tries < math.MaxInt16 {
+		c.tries++
+	}
 	wait, again := tx.db.opt.Lock.Busy(lock.Busy{Holder: c.holder(), Tries: int(c.tries), Rand: tx.db.rt.Rand()})
 	if !again {
 		return 0, errLocked
@@ -171,7 +182,7 @@ func (c *cell) corrupt() error {
 // unhold stages the release of a lock that this transaction holds and has not
 // used.
 func (tx *Tx) unhold(c *cell) {
-	tx.s.Unhold(c.addr, tx.token)
+	tx.s.Unhold(c.node, c.va, c.addr, tx.token)
 	c.locked = false
 }
 
@@ -256,7 +267,7 @@ func (tx *Tx) exchange() error {
 // which locks are held must be known. Those of a QP that failed stay asked.
 func (tx *Tx) salvage() {
 	for _, c := range tx.cells {
-		if node, _ := tx.s.Coordinator().Primary(c.addr); c.asked && !tx.s.Lost(node) {
+		if c.asked && !tx.s.Lost(c.node) {
 			c.asked, c.locked = false, c.holder() == 0
 		}
 	}

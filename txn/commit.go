@@ -50,7 +50,7 @@ func (tx *Tx) commit() error {
 		}
 	}
 	tx.postCells()
-	tx.s.Ring()
+	tx.s.RingOn()
 	if err := tx.s.Wait(); err != nil {
 		return tx.insist(err)
 	}
@@ -62,12 +62,12 @@ func (tx *Tx) commit() error {
 // collect lists the cells to write, with their new images sealed, and those to
 // validate.
 func (tx *Tx) collect() error {
-	for _, a := range tx.accs {
-		if a.op != opPut {
-			continue // deletes were marked by prepare
+	if tx.unready {
+		for _, a := range tx.accs {
+			if a.op == opPut { // deletes were marked by prepare
+				a.replace()
+			}
 		}
-		c := a.cell
-		c.next, c.keyLen, c.valLen, c.write = a.put, a.keyLen, a.valLen, true
 	}
 	tx.oldBytes = 0
 	for _, c := range tx.cells {
@@ -76,7 +76,7 @@ func (tx *Tx) collect() error {
 			if err := tx.seal(c); err != nil {
 				return err
 			}
-			tx.oldBytes += c.oldLen
+			tx.oldBytes += int(c.oldLen)
 			tx.writes = append(tx.writes, c)
 		case c.read && !c.locked:
 			tx.reads = append(tx.reads, c)
@@ -128,8 +128,7 @@ func (tx *Tx) validate() error {
 		return err
 	}
 	for n, c := range tx.reads {
-		node, va := tx.s.Coordinator().Primary(c.addr)
-		tx.s.Read(node, va+layout.OffLock, words.Slice(16*n, 16*n+16))
+		tx.s.Read(c.node, c.va+layout.OffLock, words.Slice(16*n, 16*n+16))
 	}
 	if err := tx.exchange(); err != nil {
 		return err
@@ -159,20 +158,19 @@ func (tx *Tx) seal(c *cell) error {
 	}
 	n := 0
 	if c.kind == layout.KindRecord && !c.erase {
-		n = layout.SealCell(c.next.B(), c.addr, c.newVer|layout.Pending, uint64(tx.token), layout.KindRecord, c.keyLen, c.valLen)
+		n = layout.SealCell(c.next.B(), c.addr, c.newVer|layout.Pending, uint64(tx.token), layout.KindRecord, int(c.keyLen), int(c.valLen))
 	} else {
 		var err error
 		if n, err = tx.sealOther(c); err != nil {
 			return err
 		}
 	}
-	c.newLen = n
-	words := c.unlockWords().B()
-	binary.LittleEndian.PutUint64(words, 0)
-	binary.LittleEndian.PutUint64(words[8:], uint64(c.newVer))
+	c.newLen = int32(n)
+	c.mem.SetWord(c.slot+auxUnlock, 0)
+	c.mem.SetWord(c.slot+auxUnlock+8, uint64(c.newVer))
 	c.oldLen = layout.HeaderSize
 	if c.ver != 0 {
-		c.oldLen = layout.ImageLen(c.image().B())
+		c.oldLen = int32(layout.ImageLen(c.mem.B()))
 	}
 	return nil
 }
@@ -199,7 +197,7 @@ func (tx *Tx) sealOther(c *cell) (n int, err error) {
 		cur.Encode(value[:])
 		return layout.EncodeCell(dst, c.addr, ver, writer, c.kind, nil, value[:]), nil
 	}
-	return layout.SealCell(dst, c.addr, ver, writer, c.kind, c.keyLen, c.valLen), nil
+	return layout.SealCell(dst, c.addr, ver, writer, c.kind, int(c.keyLen), int(c.valLen)), nil
 }
 
 func (tx *Tx) cursorAt(addr layout.Addr) *layout.OverflowCursor {
@@ -234,7 +232,7 @@ func (tx *Tx) buildLogs() error {
 		for _, c := range tx.writes {
 			if co.Holds(node, c.addr.Shard()) {
 				kept++
-				bytes += c.oldLen
+				bytes += int(c.oldLen)
 			}
 		}
 		if kept == 0 {
@@ -282,12 +280,10 @@ func (tx *Tx) postLogs() {
 func (tx *Tx) postCells() {
 	co := tx.s.Coordinator()
 	for _, c := range tx.writes {
-		n := c.newLen
-		node, va := co.Primary(c.addr)
-		tx.s.Write(node, va+layout.OffVersion, c.next.Slice(layout.OffVersion, n))
+		tx.s.Write(c.node, c.va+layout.OffVersion, c.next.Slice(layout.OffVersion, int(c.newLen)))
 		for r := 1; r < co.Replicas(c.addr.Shard()); r++ {
 			node, va := co.Replica(c.addr, r)
-			tx.s.Write2(node, va+layout.OffVersion, c.versionWord(), c.next.Slice(layout.OffWriter, n))
+			tx.s.Write2(node, va+layout.OffVersion, c.versionWord(), c.next.Slice(layout.OffWriter, int(c.newLen)))
 		}
 	}
 }
@@ -300,7 +296,7 @@ func (tx *Tx) unlock() {
 		case !c.locked:
 			continue
 		case c.write:
-			tx.s.Unlock(c.addr, tx.token, c.newVer, c.unlockWords())
+			tx.s.Unlock(c.node, c.va, c.addr, tx.token, c.newVer, c.unlockWords())
 			c.locked = false
 		default:
 			tx.unhold(c)
@@ -320,7 +316,7 @@ func (tx *Tx) remember() {
 	for _, a := range tx.accs {
 		switch {
 		case a.op == opPut && !a.present:
-			tx.db.co.Cache.Put(a.hash, a.cell.addr)
+			tx.db.co.Cache.Put(a.hash, a.t.place(a.cell.addr))
 		case a.op == opDelete && a.present:
 			tx.db.co.Cache.Forget(a.hash)
 		}

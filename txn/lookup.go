@@ -8,21 +8,34 @@ import (
 	"fjord/layout"
 )
 
-// resolve fetches what the queued accesses wait for: one round trip for all of
+// resolve fetches what the queued accesses wait for.
+func (tx *Tx) resolve() error {
+	if len(tx.work) == 0 {
+		return tx.doomed
+	}
+	for _, a := range tx.work {
+		tx.post(a)
+	}
+	return tx.await(tx.work)
+}
+
+// post stages the requests that an access waits for.
+func (tx *Tx) post(a *access) {
+	switch {
+	case a.stage != stageAt:
+		tx.postSearch(a)
+	case a.mode >= modeUpdate && !a.cell.locked:
+		tx.postLock(a.cell, a.t.room)
+	default:
+		tx.postRead(a.cell)
+	}
+}
+
+// await has what was posted for some accesses answered: one round trip for all of
 // them if their addresses are known, more where buckets have to be looked at or
 // something is busy. After an error the transaction is doomed.
-func (tx *Tx) resolve() error {
-	for len(tx.work) > 0 {
-		for _, a := range tx.work {
-			switch {
-			case a.stage != stageAt:
-				tx.postSearch(a)
-			case a.mode >= modeUpdate && !a.cell.locked:
-				tx.postLock(a.cell, a.t.slot+a.t.schema.ValueSize)
-			default:
-				tx.postRead(a.cell)
-			}
-		}
+func (tx *Tx) await(list []*access) error {
+	for {
 		if err := tx.exchange(); err != nil {
 			return err
 		}
@@ -30,15 +43,12 @@ func (tx *Tx) resolve() error {
 		// must be known.
 		var wait int64
 		var fail error
-		keep := tx.work[:0]
-		for _, a := range tx.work {
-			var w int64
-			var err error
-			if a.stage == stageAt {
-				w, err = tx.absorbAt(a)
-			} else {
-				w, err = tx.absorbSearch(a)
+		keep := tx.work[:0] // never overtakes list, which may be the same memory
+		for _, a := range list {
+			if a.stage == stageAt && tx.arrived(a) {
+				continue
 			}
+			w, err := tx.absorb(a)
 			wait = max(wait, w)
 			if err != nil && fail == nil {
 				fail = tx.conflict(err, a.t, tx.keyOf(a))
@@ -51,14 +61,43 @@ func (tx *Tx) resolve() error {
 		if fail != nil {
 			return tx.doom(fail)
 		}
-		if len(tx.work) == 0 {
+		if len(keep) == 0 {
 			return nil
 		}
 		if err := tx.pause(wait); err != nil {
 			return err
 		}
+		for _, a := range keep {
+			tx.post(a)
+		}
+		list = keep
 	}
-	return tx.doomed
+}
+
+// arrived is absorb for what nearly always comes back from a known address: the
+// record, its lock taken if that was asked for. It changes nothing if it is
+// anything else.
+func (tx *Tx) arrived(a *access) bool {
+	c := a.cell
+	if a.known || a.search != nil || c.locked || c.asked && c.holder() != 0 {
+		return false
+	}
+	ver, ok := layout.Match(c.mem.B()[:c.slot], c.addr, a.first, int(a.keyLen))
+	if !ok || a.keyLen > 8 && !tx.isKey(a, c.image().B()) {
+		return false
+	}
+	c.locked, c.asked, c.ver, c.read = c.asked, false, ver, true
+	a.known, a.present, a.stage = true, true, stageDone
+	tx.u.stats.Hits++
+	return true
+}
+
+// absorb looks at the answers that an access has waited for.
+func (tx *Tx) absorb(a *access) (wait int64, err error) {
+	if a.stage == stageAt {
+		return tx.absorbAt(a)
+	}
+	return tx.absorbSearch(a)
 }
 
 // postSearch stages the requests of an access whose record is looked for.
@@ -92,7 +131,7 @@ func (tx *Tx) postSearch(a *access) {
 			a.head = tx.headCell(a)
 		}
 		c := a.head
-		node, va := co.Primary(s.at)
+		node, va := c.node, c.va
 		if !c.locked && !c.asked {
 			if c.mem.Nil() && !tx.imageOf(c, 0) {
 				return
@@ -190,8 +229,8 @@ func (tx *Tx) absorbAt(a *access) (wait int64, err error) {
 // isKey tells whether a verified image is of the access's key. Most keys need no
 // comparison beyond that of their first word.
 func (tx *Tx) isKey(a *access, img []byte) bool {
-	return layout.KeyLen(img) == a.keyLen && word(img[layout.HeaderSize:]) == a.first &&
-		(a.keyLen <= 8 || tx.is(a, layout.Key(img)))
+	return layout.KeyLen(img) == int(a.keyLen) && word(img[layout.HeaderSize:]) == a.first &&
+		(a.keyLen <= 8 || string(tx.keyOf(a)) == string(layout.Key(img)))
 }
 
 // stray deals with a record that is not, or no longer, where it was remembered to
@@ -242,7 +281,7 @@ func (tx *Tx) found(a *access, c *cell) {
 		tx.u.stats.Hits++
 	default:
 		tx.missed(a)
-		tx.db.co.Cache.Put(a.hash, c.addr)
+		tx.db.co.Cache.Put(a.hash, a.t.place(c.addr))
 	}
 	c.read, a.known, a.present, a.stage = true, true, true, stageDone
 }
@@ -360,6 +399,7 @@ func (tx *Tx) searchSlots(a *access, behind bool) (wait int64, err error, done b
 			return 0, nil, true
 		}
 		*c = cell{addr: addr, slot: a.t.slot, kind: layout.KindRecord, read: c.read, ver: c.ver}
+		c.node, c.va = tx.s.Coordinator().Primary(addr)
 		if a.mode == modeInsert {
 			a.mode = modeRead // it exists: there is nothing to insert, and no reason to lock it
 		}

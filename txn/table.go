@@ -57,18 +57,23 @@ type Table struct {
 	meta    layout.TableMeta
 	geo     layout.BucketGeometry
 	slot    int // bytes of a record's slot
+	room    int // spare bytes behind the image of a cell that is locked
 	bucket  uint64
 	shards  uint64
-	buckets divisor // a bucket and a slot in lines
-	slots   divisor
+	parts   []layout.Addr // per extent, the address of its first bucket
+	buckets uint64        // in each of them
 	dropped atomic.Bool
 }
 
 func newTable(db *DB, name string, m layout.TableMeta) *Table {
 	g := m.Geometry()
-	return &Table{db: db, meta: m, geo: g, slot: g.SlotSize, bucket: uint64(g.BucketSize()), shards: uint64(len(m.Extents)),
-		buckets: newDivisor(g.BucketSize() / layout.CellAlign), slots: newDivisor(g.SlotSize / layout.CellAlign),
+	t := &Table{db: db, meta: m, geo: g, slot: g.SlotSize, room: g.SlotSize + (int(m.ValueSize)+7)&^7, bucket: uint64(g.BucketSize()),
+		shards: uint64(len(m.Extents)), buckets: m.Buckets + m.OverflowBuckets,
 		schema: Schema{Name: name, KeySize: int(m.KeySize), ValueSize: int(m.ValueSize), Capacity: int(m.Capacity)}}
+	for i := range m.Extents {
+		t.parts = append(t.parts, t.bucketAddr(i, 0))
+	}
+	return t
 }
 
 // Name returns the table's name.
@@ -95,33 +100,33 @@ func (t *Table) bucketAddr(shard int, n uint64) layout.Addr {
 	return layout.MakeAddr(x.Shard, x.Off+coord.CursorSlot+n*t.bucket)
 }
 
-// holds tells whether an address is that of a record's slot of the table.
-func (t *Table) holds(addr layout.Addr) bool {
-	shard := int(addr.Shard())
-	if shard >= len(t.meta.Extents) {
-		return false
+// A record's place in its table: extent (12 bits) | bucket (28) | slot, from 1 on (4).
+const (
+	placeSlotBits   = 4
+	placeBucketBits = 28
+)
+
+// at returns the address of a place, 0 if the table has none such: what the cache
+// takes for a key's place may, by a coincidence of hashes, be that of another
+// table's key. Nothing but a record's slot may be taken for a key's cell: a CAS
+// anywhere else would be in the middle of a value.
+func (t *Table) at(p coord.Place) layout.Addr {
+	extent, bucket, slot := p>>(placeBucketBits+placeSlotBits), uint64(p>>placeSlotBits&(1<<placeBucketBits-1)), int(p&(1<<placeSlotBits-1))
+	if extent >= coord.Place(len(t.parts)) || bucket >= t.buckets || uint(slot-1) >= uint(t.geo.Slots) {
+		return 0
 	}
-	x := &t.meta.Extents[shard]
-	off := addr.Offset() - x.Off - coord.CursorSlot
-	if off >= x.Len-coord.CursorSlot || off%layout.CellAlign != 0 {
-		return false
-	}
-	in := t.buckets.mod(uint32(off / layout.CellAlign))
-	return in != 0 && t.slots.mod(in-1) == 0 // behind the header's line
+	return t.parts[extent] + layout.Addr(bucket*t.bucket+layout.BucketHeaderSize+uint64((slot-1)*t.slot))
 }
 
-// divisor divides without a division (D. Lemire, O. Kaser, N. Kurz, Faster
-// remainder by direct computation, 2019).
-type divisor struct {
-	d     uint64
-	magic uint64
-}
-
-func newDivisor(d int) divisor { return divisor{uint64(d), ^uint64(0)/uint64(d) + 1} }
-
-func (v divisor) mod(n uint32) uint32 {
-	hi, _ := bits.Mul64(v.magic*uint64(n), v.d)
-	return uint32(hi)
+// place returns the place of a record's slot, 0 if it cannot be told in 44 bits.
+func (t *Table) place(addr layout.Addr) coord.Place {
+	extent := t.extentOf(addr.Shard())
+	off := uint64(addr - t.parts[extent])
+	slot, ok := t.geo.SlotOf(off % t.bucket)
+	if bucket := off / t.bucket; ok && bucket>>placeBucketBits == 0 {
+		return coord.Place(uint64(extent)<<(placeBucketBits+placeSlotBits) | bucket<<placeSlotBits | uint64(slot+1))
+	}
+	return 0
 }
 
 // cursorAddr is the overflow cursor of a shard's part of the table.

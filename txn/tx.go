@@ -39,9 +39,10 @@ type Tx struct {
 
 	keys     []byte
 	latest   int       // access that was found last
-	accs     []*access // these and the next stay where they are
-	cells    []*cell
-	searches []*search
+	accs     []*access // in the order of first use; they stay where they are
+	cells    []*cell   // all that are known
+	fresh    []*cell   // those of them that are no access's own; they stay where they are
+	searches []*search // likewise
 	index    []int32   // of accs by hash, when they are many
 	work     []*access // those that wait for something
 	heads    []*cell   // cells that are head headers
@@ -78,7 +79,8 @@ func (tx *Tx) start(ctx context.Context, readOnly bool, attempt int) error {
 	tx.ctx, tx.token, tx.readOnly, tx.attempt = ctx, token, readOnly, attempt
 	tx.label, tx.doomed, tx.group = "", nil, 0
 	tx.locking, tx.turned, tx.unready, tx.logged, tx.live = false, false, false, false, true
-	tx.keys, tx.accs, tx.work, tx.cells, tx.searches = tx.keys[:0], tx.accs[:0], tx.work[:0], tx.cells[:0], tx.searches[:0]
+	tx.keys, tx.accs, tx.work, tx.cells = tx.keys[:0], tx.accs[:0], tx.work[:0], tx.cells[:0]
+	tx.fresh, tx.searches = tx.fresh[:0], tx.searches[:0]
 	if len(tx.index) > 0 {
 		clear(tx.index)
 		tx.index = tx.index[:0]
@@ -93,6 +95,9 @@ func (tx *Tx) start(ctx context.Context, readOnly bool, attempt int) error {
 
 // alloc takes registered memory for this attempt.
 func (tx *Tx) alloc(n int) (coord.Buf, error) {
+	if b := tx.s.Quick(n); !b.Nil() {
+		return b, nil
+	}
 	b, ok := tx.s.Alloc(n)
 	if !ok {
 		return b, tx.tooLarge()
@@ -102,11 +107,6 @@ func (tx *Tx) alloc(n int) (coord.Buf, error) {
 
 func (tx *Tx) tooLarge() error {
 	return tx.doom(fmt.Errorf("%w: the transaction needs more local memory than there is", ErrTooLarge))
-}
-
-// usable tells whether a key of a table may be asked for.
-func (tx *Tx) usable(t *Table, key []byte) bool {
-	return t != nil && t.db == tx.db && uint(len(key)-1) < uint(t.schema.KeySize) && !t.dropped.Load()
 }
 
 // unusable says why a key cannot be asked for.
@@ -145,21 +145,28 @@ func (tx *Tx) Fetch(refs ...Ref) error {
 		if r.mode != modeRead && tx.readOnly {
 			return ErrReadOnly
 		}
-		if tx.access(r.table, r.key) == nil {
+		if tx.enlist(r.table, r.key, prefix(r.key)) == nil {
 			return tx.unusable(r.table, r.key)
 		}
 	}
 	fresh := tx.accs[first:]
-	tx.latest = first
+	if len(fresh) != len(refs) { // some were there, or are there twice
+		return tx.refetch(refs)
+	}
+	for i, a := range fresh {
+		tx.seek(a, refs[i].mode)
+		a.asked = true
+		tx.post(a)
+	}
+	tx.latest = first - 1
+	return tx.await(fresh)
+}
+
+// refetch is Fetch of keys of which some were asked for before.
+func (tx *Tx) refetch(refs []Ref) error {
 	for i := range refs {
-		r := &refs[i]
-		var a *access
-		if len(fresh) == len(refs) {
-			a = fresh[i]
-		} else { // some were there, or are there twice
-			a = tx.access(r.table, r.key)
-		}
-		tx.require(a, r.mode)
+		a := tx.access(refs[i].table, refs[i].key)
+		tx.require(a, refs[i].mode)
 		a.asked = true
 	}
 	return tx.resolve()
@@ -167,7 +174,13 @@ func (tx *Tx) Fetch(refs ...Ref) error {
 
 // Get returns the value of a key, or ErrNotFound. It sees what this transaction
 // has put.
-func (tx *Tx) Get(t *Table, key []byte) ([]byte, error) { return tx.get(t, key, modeRead) }
+func (tx *Tx) Get(t *Table, key []byte) ([]byte, error) {
+	a := tx.access(t, key)
+	if a == nil {
+		return nil, tx.unusable(t, key)
+	}
+	return tx.get(a, modeRead)
+}
 
 // GetForUpdate is Get, and locks the key, if it is there, until the transaction
 // ends.
@@ -175,14 +188,14 @@ func (tx *Tx) GetForUpdate(t *Table, key []byte) ([]byte, error) {
 	if tx.readOnly {
 		return nil, ErrReadOnly
 	}
-	return tx.get(t, key, modeUpdate)
-}
-
-func (tx *Tx) get(t *Table, key []byte, m mode) ([]byte, error) {
 	a := tx.access(t, key)
 	if a == nil {
 		return nil, tx.unusable(t, key)
 	}
+	return tx.get(a, modeUpdate)
+}
+
+func (tx *Tx) get(a *access, m mode) ([]byte, error) {
 	switch a.op {
 	case opNone:
 		if !a.known || a.mode < m {
@@ -195,13 +208,13 @@ func (tx *Tx) get(t *Table, key []byte, m mode) ([]byte, error) {
 		if !a.present {
 			return nil, ErrNotFound
 		}
-		value := layout.Value(a.cell.image().B())
+		value := layout.Value(a.cell.mem.B())
 		if !a.cell.locked {
 			return value, nil
 		}
 		return tx.show(a, value)
 	case opPut:
-		return tx.show(a, a.value(a.valLen))
+		return tx.show(a, a.value(int(a.valLen)).B())
 	case opDelete:
 	}
 	return nil, ErrNotFound
@@ -210,36 +223,49 @@ func (tx *Tx) get(t *Table, key []byte, m mode) ([]byte, error) {
 // show gives the user a copy of a value: he may change it, and keeps it until the
 // transaction ends, while the value goes into the undo log, or is put again.
 func (tx *Tx) show(a *access, value []byte) ([]byte, error) {
-	if !a.view.Nil() && bytes.Equal(a.view.B(), value) {
+	if a.view.Nil() {
+		if from, ok := a.spare(); ok {
+			from += a.t.slot
+			a.view = a.cell.mem.Slice(from, from+len(value))
+			b := a.view.B()
+			copyValue(b, value)
+			return b, nil
+		}
+	} else if bytes.Equal(a.view.B(), value) {
 		return a.view.B(), nil
 	}
-	var b coord.Buf
-	if m := a.spare(); a.view.Nil() && !m.Nil() {
-		b = m.Slice(a.t.slot, a.t.slot+len(value))
-	} else {
-		var err error
-		if b, err = tx.alloc(len(value)); err != nil {
-			return nil, err
-		}
+	b, err := tx.alloc(len(value))
+	if err != nil {
+		return nil, err
 	}
 	copy(b.B(), value)
 	a.view = b
 	return b.B(), nil
 }
 
-// spare returns the spare memory of the access's cell, nil if there is none: a
-// slot's size for the new image, and behind it room for the user's copy of a value.
-func (a *access) spare() coord.Buf {
+// copyValue is copy for values of one length, most of which are short.
+func copyValue(to, from []byte) {
+	if len(to) == 16 && len(from) == 16 {
+		binary.LittleEndian.PutUint64(to, binary.LittleEndian.Uint64(from))
+		binary.LittleEndian.PutUint64(to[8:], binary.LittleEndian.Uint64(from[8:]))
+		return
+	}
+	copy(to, from)
+}
+
+// spare tells where the spare memory of the access's cell begins, and whether there
+// is any.
+func (a *access) spare() (from int, ok bool) {
 	if a.cell == nil {
-		return coord.Buf{}
+		return 0, false
 	}
 	return a.cell.spare()
 }
 
 // value is where a value of n bytes stands in the image that is to be put.
-func (a *access) value(n int) []byte {
-	start := layout.ImageSize(a.keyLen, 0)
-	return a.put.Slice(start, start+n).B()
+func (a *access) value(n int) coord.Buf {
+	start := layout.ImageSize(int(a.keyLen), 0)
+	return a.put.Slice(start, start+n)
 }
 
 // unwritable says why a value cannot be written.
@@ -265,24 +291,33 @@ func (tx *Tx) Put(t *Table, key, value []byte) error {
 
 func (tx *Tx) put(a *access, value []byte) error {
 	if a.put.Nil() {
-		if m := a.spare(); !m.Nil() {
-			a.put = m.Slice(0, a.t.slot)
+		if from, ok := a.spare(); ok {
+			a.put = a.cell.mem.Slice(from, from+a.t.slot)
 		} else {
 			var err error
 			if a.put, err = tx.alloc(a.t.slot); err != nil {
 				return err
 			}
 		}
-		key := a.put.B()[layout.HeaderSize:]
-		if binary.LittleEndian.PutUint64(key, a.first); a.keyLen > 8 {
-			copy(key, tx.keyOf(a))
+		if a.put.SetWord(layout.HeaderSize, a.first); a.keyLen > 8 {
+			copy(a.put.B()[layout.HeaderSize:], tx.keyOf(a))
 		}
 	}
-	a.valLen = len(value)
-	copy(a.value(len(value)), value)
+	a.valLen = int32(len(value))
+	copyValue(a.value(len(value)).B(), value)
 	a.op = opPut
-	tx.unready = tx.unready || !a.present || !a.cell.locked
+	if a.present && a.cell.locked {
+		a.replace()
+	} else {
+		tx.unready = true
+	}
 	return nil
+}
+
+// replace has the cell of an access, which is locked, get what was put.
+func (a *access) replace() {
+	c := a.cell
+	c.next, c.keyLen, c.valLen, c.write = a.put, a.keyLen, a.valLen, true
 }
 
 // Insert writes a value under a key that must not exist; else ErrExists.

@@ -1,5 +1,9 @@
 package words
 
+import "unsafe"
+
 // Prefetch asks for the line at an address without waiting for it. There need be
 // no memory.
-func Prefetch(addr uintptr)
+//
+//go:noescape
+func Prefetch(p unsafe.Pointer)

@@ -1,7 +1,7 @@
 #include "textflag.h"
 
-// func Prefetch(addr uintptr)
+// func Prefetch(p unsafe.Pointer)
 TEXT ·Prefetch(SB), NOSPLIT, $0-8
-	MOVQ addr+0(FP), AX
+	MOVQ p+0(FP), AX
 	PREFETCHT0 (AX)
 	RET

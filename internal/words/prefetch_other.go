@@ -2,6 +2,8 @@
 
 package words
 
+import "unsafe"
+
 // Prefetch asks for the line at an address without waiting for it, where the port
 // can.
-func Prefetch(uintptr) {}
+func Prefetch(unsafe.Pointer) {}

@@ -69,3 +69,13 @@ func LoadWords(dst, src unsafe.Pointer, n int) { loadWords(dst, src, n) }
 
 // StoreWords is Store for aligned addresses, n words long.
 func StoreWords(dst, src unsafe.Pointer, n int) { storeWords(dst, src, n) }
+
+// CAS is compare and swap; it returns the word that it found.
+func CAS(p *uint64, expect, with uint64) uint64 {
+	for !atomic.CompareAndSwapUint64(p, expect, with) {
+		if old := atomic.LoadUint64(p); old != expect {
+			return old
+		}
+	}
+	return expect
+}

@@ -37,11 +37,11 @@ const remoteRights = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.Ac
 func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	q.mu.Lock()
 	wrs = wrs[:len(wrs):len(wrs)]
-	if !q.ready(len(wrs)) {
+	if len(wrs) == 0 || !q.ready(len(wrs)) {
 		return q.post(wrs, 0)
 	}
 	if len(wrs) > 2 && wrs[0].Opcode != verbs.OpWrite { // what is written was read before, and is near
-		prefetch(wrs)
+		q.prefetch(wrs)
 	}
 	n, lm, rm := 0, &q.pair.local, &q.pair.remote
 	for wr := &wrs[0]; ; wr = &wrs[n] {
@@ -70,7 +70,7 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 			} else if op == verbs.OpRead {
 				words.LoadWords(local, remote, int(size>>3))
 			} else if op == verbs.OpCAS && size == 8 {
-				*(*uint64)(local) = swap((*uint64)(remote), wr.CompareAdd, wr.Swap)
+				*(*uint64)(local) = words.CAS((*uint64)(remote), wr.CompareAdd, wr.Swap)
 			} else {
 				break
 			}
@@ -88,12 +88,25 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, error) {
 	return n, nil
 }
 
+// OpenWindow lends the peer's region of the QP's pair.
+func (q *qp) OpenWindow(rkey uint32) (verbs.Window, bool) {
+	q.mu.Lock()
+	if r := &q.pair.remote; q.ready(0) && r.key == rkey {
+		return verbs.Window{Base: r.base, VA: r.va, Size: r.size}, true
+	}
+	q.mu.Unlock()
+	return verbs.Window{}, false
+}
+
+// CloseWindow ends the loan.
+func (q *qp) CloseWindow() { q.mu.Unlock() }
+
 // ready tells that n requests may be executed as they come: the QP is in RTS, its
 // peer was found and serves, nothing waits before them, and there are a pair and
 // slots. Under mu.
 func (q *qp) ready(n int) bool {
 	p := q.peer
-	if p == nil || q.pair.of[0] == nil || len(q.stalled) > 0 || n == 0 {
+	if p == nil || q.pair.of[0] == nil || len(q.stalled) > 0 {
 		return false
 	}
 	if q.posted+uint64(n) > atomic.LoadUint64(&q.sqDone)+uint64(q.init.MaxSendWR) {
@@ -144,11 +157,13 @@ func (q *qp) quickPieces(wr *verbs.SendWR) bool {
 
 // prefetch has the lines of a doorbell's later requests on their way while the
 // first is worked on.
-func prefetch(wrs []verbs.SendWR) {
+func (q *qp) prefetch(wrs []verbs.SendWR) {
 	last := wrs[0].RemoteAddr
 	for i := 1; i < len(wrs); i++ {
 		if at := wrs[i].RemoteAddr; at^last >= 64 {
-			words.Prefetch(uintptr(at))
+			if off := at - q.pair.remote.va; off < q.pair.remote.size {
+				words.Prefetch(unsafe.Add(q.pair.remote.base, off))
+			}
 			last = at
 		}
 	}
@@ -173,14 +188,4 @@ func (q *qp) forget(m *mr) {
 	if q.pair.of[0] == m || q.pair.of[1] == m {
 		q.pair = pair{}
 	}
-}
-
-// swap is compare and swap; it returns the word that it found.
-func swap(word *uint64, expect, with uint64) uint64 {
-	for !atomic.CompareAndSwapUint64(word, expect, with) {
-		if old := atomic.LoadUint64(word); old != expect {
-			return old
-		}
-	}
-	return expect
 }

@@ -325,7 +325,7 @@ func (q *qp) atomic(wr *verbs.SendWR, p *qp) verbs.Status {
 	if wr.Opcode == verbs.OpFAA {
 		old = atomic.AddUint64(word, wr.CompareAdd) - wr.CompareAdd
 	} else {
-		old = swap(word, wr.CompareAdd, wr.Swap)
+		old = words.CAS(word, wr.CompareAdd, wr.Swap)
 	}
 	if uintptr(dst)&7 == 0 {
 		*(*uint64)(dst) = old
