@@ -24,7 +24,8 @@ type Place uint64
 // key costs a look into its bucket once more.
 type AddrCache struct {
 	table atomic.Pointer[cacheTable]
-	most  int // entries
+	most  int          // entries, those of indexes included
+	given atomic.Int64 // to indexes
 
 	mu     sync.Mutex // guards growing
 	closed bool
@@ -152,13 +153,23 @@ func (c *AddrCache) Put(hash uint64, p Place) {
 
 // grow replaces a table that had to forget an eighth of what it holds.
 func (c *AddrCache) grow(t *cacheTable) {
-	if 8*len(t.sets) >= c.most || !c.mu.TryLock() {
+	if 8*len(t.sets) >= c.most-int(c.given.Load()) || !c.mu.TryLock() {
 		return
 	}
 	defer c.mu.Unlock()
 	if c.table.Load() == t && !c.closed {
 		c.table.Store(c.newTable(16 * len(t.sets)))
 	}
+}
+
+// reserve takes entries for an index, or gives back as many as -n. Indexes do not get
+// more than three of every four.
+func (c *AddrCache) reserve(n int64) bool {
+	if c.given.Add(n) <= int64(c.most)/4*3 || n < 0 {
+		return true
+	}
+	c.given.Add(-n)
+	return false
 }
 
 // Forget drops what is remembered for a hash.

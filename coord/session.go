@@ -323,6 +323,18 @@ func (s *Session) Write2(node int, va uint64, a, b Buf) {
 	w.SGL, k.pieces = w.SGL[:2], true
 }
 
+// Prefetch says that a cell is about to be asked for.
+func (s *Session) Prefetch(node int, va uint64) {
+	k := &s.conns[node]
+	p := k.reach(va, layout.CellAlign)
+	if p == nil {
+		p = s.borrow(k, va, layout.CellAlign)
+	}
+	if p != nil {
+		words.Prefetch(p)
+	}
+}
+
 // CAS stages a compare and swap; the word found goes to old, 8 bytes.
 func (s *Session) CAS(node int, va, compare, swap uint64, old Buf) {
 	s.Stats.CAS++
@@ -421,9 +433,9 @@ func (s *Session) RingQuiet() {
 }
 
 func (s *Session) ringAll(await, on bool) {
-	rung := false
-	for i := range s.conns {
-		k := &s.conns[i]
+	rung, conns := false, s.conns
+	for i := range conns {
+		k := &conns[i]
 		if k.open {
 			if k.window.Size = 0; !on {
 				k.giveBack()

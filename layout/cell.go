@@ -186,17 +186,11 @@ const (
 // encodeLine is EncodeCell for a key of 8 bytes and a value of 16, the cell that just fills its line. It is
 // the commonest, and nearly twice as fast when its body stays in registers.
 func encodeLine(dst *[CellAlign]byte, addr Addr, v Version, writer uint64, kind Kind, key, value []byte) {
-	k := binary.LittleEndian.Uint64(key)
+	binary.LittleEndian.PutUint64(dst[HeaderSize:], binary.LittleEndian.Uint64(key))
 	v1, v2 := binary.LittleEndian.Uint64(value), binary.LittleEndian.Uint64(value[8:])
-	w := lineLens | uint64(kind)<<48
-	binary.LittleEndian.PutUint64(dst[OffLock:], 0)
-	binary.LittleEndian.PutUint64(dst[OffVersion:], uint64(v))
-	binary.LittleEndian.PutUint64(dst[OffWriter:], writer)
-	binary.LittleEndian.PutUint64(dst[OffValueLen:], w)
-	binary.LittleEndian.PutUint64(dst[HeaderSize:], k)
 	binary.LittleEndian.PutUint64(dst[HeaderSize+8:], v1)
 	binary.LittleEndian.PutUint64(dst[HeaderSize+16:], v2)
-	binary.LittleEndian.PutUint64(dst[OffSum:], lineSum(addr, v, writer, w, k, v1, v2))
+	sealLine(dst, addr, v, writer, kind)
 }
 
 // SealCell is EncodeCell for a key and a value that are in place in dst already. It writes the header and
@@ -231,13 +225,11 @@ func SealCell(dst []byte, addr Addr, v Version, writer uint64, kind Kind, keyLen
 
 // sealLine is SealCell for a cell like those of encodeLine.
 func sealLine(dst *[CellAlign]byte, addr Addr, v Version, writer uint64, kind Kind) {
-	w := lineLens | uint64(kind)<<48
 	binary.LittleEndian.PutUint64(dst[OffLock:], 0)
 	binary.LittleEndian.PutUint64(dst[OffVersion:], uint64(v))
 	binary.LittleEndian.PutUint64(dst[OffWriter:], writer)
-	binary.LittleEndian.PutUint64(dst[OffValueLen:], w)
-	binary.LittleEndian.PutUint64(dst[OffSum:], lineSum(addr, v, writer, w, binary.LittleEndian.Uint64(dst[HeaderSize:]),
-		binary.LittleEndian.Uint64(dst[HeaderSize+8:]), binary.LittleEndian.Uint64(dst[HeaderSize+16:])))
+	binary.LittleEndian.PutUint64(dst[OffValueLen:], lineLens|uint64(kind)<<48)
+	binary.LittleEndian.PutUint64(dst[OffSum:], lineSum(dst, addr))
 }
 
 // Verify says what b, read from addr, holds. slot is the size of the cell's slot. b may be shorter than the
@@ -256,8 +248,7 @@ func Verify(b []byte, addr Addr, slot int) Status {
 	sum := binary.LittleEndian.Uint64(h[OffSum:])
 	lens := binary.LittleEndian.Uint64(h[OffValueLen:])
 	if lens&^kindBits == lineLens && len(b) >= CellAlign && slot >= CellAlign { // the commonest first, see encodeLine
-		if lineSum(addr, v, writer, lens, binary.LittleEndian.Uint64(b[HeaderSize:]),
-			binary.LittleEndian.Uint64(b[HeaderSize+8:]), binary.LittleEndian.Uint64(b[HeaderSize+16:])) != sum {
+		if lineSum((*[CellAlign]byte)(b), addr) != sum {
 			return Torn
 		}
 		return Valid
@@ -290,15 +281,15 @@ func Match(b []byte, addr Addr, first uint64, keyLen int) (Version, bool) {
 	if v&(Pending|Absent) != 0 || binary.LittleEndian.Uint64(h[HeaderSize:]) != first || int(lens>>32&0xffff) != keyLen {
 		return 0, false
 	}
-	writer, sum := binary.LittleEndian.Uint64(h[OffWriter:]), binary.LittleEndian.Uint64(h[OffSum:])
+	sum := binary.LittleEndian.Uint64(h[OffSum:])
 	if lens&^kindBits == lineLens {
-		return v, lineSum(addr, v, writer, lens, first, binary.LittleEndian.Uint64(h[HeaderSize+8:]), binary.LittleEndian.Uint64(h[HeaderSize+16:])) == sum
+		return v, lineSum((*[CellAlign]byte)(h), addr) == sum
 	}
 	n := HeaderSize + int64(keyLen+7)&^7 + int64(lens&0xffffffff+7)&^7
 	if keyLen == 0 || n > int64(len(b)) {
 		return 0, false
 	}
-	return v, framedSum(uint64(addr), uint64(v), writer, lens, b[HeaderSize:n]) == sum
+	return v, framedSum(uint64(addr), uint64(v), binary.LittleEndian.Uint64(h[OffWriter:]), lens, b[HeaderSize:n]) == sum
 }
 
 // pad8 rounds n up to a multiple of 8.

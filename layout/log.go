@@ -83,92 +83,96 @@ func LogSize(cells, images, imageBytes int) int {
 	return LogHeaderSize + cells*LogCellSize + images*LogImageHeader + imageBytes
 }
 
-// LogBuilder writes a log entry into a caller's buffer: Begin, AddCell for every cell, AddImage for those
-// kept at the node, Finish. It allocates nothing but for errors, never writes behind the buffer, and reports
-// the first error at Finish. It is reused by Begin.
+// LogBuilder writes a log entry into a caller's buffer: Begin, then for every cell Add, or AddCell if its image
+// is not kept at the node, then Finish. It allocates nothing but for errors, never writes behind the buffer,
+// and reports the first error at Finish. It is reused by Begin.
 type LogBuilder struct {
 	buf    []byte
-	n      int
-	cells  uint32
-	images uint32
+	list   int // where the next cell goes
+	images int // where the images begin, and the list ends
+	n      int // where the next image goes
+	kept   uint64
 	err    error
 }
 
-// Begin starts an entry in buf, forgetting any other.
-func (l *LogBuilder) Begin(buf []byte, token, epoch uint64) {
-	*l = LogBuilder{buf: buf[:min(len(buf), maxLogSize)]}
-	if len(buf) < LogHeaderSize {
-		l.err = ErrLogTooLarge
+// Begin starts an entry of this many cells in buf, forgetting any other.
+func (l *LogBuilder) Begin(buf []byte, token, epoch uint64, cells int) {
+	buf = buf[:min(len(buf), maxLogSize)]
+	l.buf, l.list, l.images, l.kept, l.err = buf, LogHeaderSize, LogHeaderSize, 0, nil
+	if len(buf) < LogHeaderSize || uint(cells) > uint(len(buf)-LogHeaderSize)/LogCellSize {
+		l.n, l.err = 0, ErrLogTooLarge
 		return
 	}
 	h := buf[:LogHeaderSize]
 	binary.LittleEndian.PutUint64(h[LogOffToken:], token)
 	binary.LittleEndian.PutUint64(h[LogOffEpoch:], epoch)
 	binary.LittleEndian.PutUint64(h[LogOffState:], uint64(LogOpen))
-	l.n = LogHeaderSize
+	l.images += cells * LogCellSize
+	l.n = l.images
 }
 
-// AddCell appends a cell to the list. All cells come before the first image.
+// AddCell appends a cell to the list.
 func (l *LogBuilder) AddCell(addr Addr, old, new Version) {
-	if l.err != nil {
+	if l.list == l.images {
+		l.refuse(errLogCells)
 		return
 	}
-	if l.images != 0 {
-		l.err = errors.New("layout: log: cell added behind an image")
-		return
-	}
-	if len(l.buf)-l.n < LogCellSize {
-		l.err = ErrLogTooLarge
-		return
-	}
-	b := l.buf[l.n:][:LogCellSize]
+	b := l.buf[l.list:][:LogCellSize]
 	binary.LittleEndian.PutUint64(b[0:], uint64(addr))
 	binary.LittleEndian.PutUint64(b[8:], uint64(old))
 	binary.LittleEndian.PutUint64(b[16:], uint64(new))
-	l.n += LogCellSize
-	l.cells++
+	l.list += LogCellSize
 }
 
-// AddImage appends the old image of the cell at an index of the list. The image begins at the cell's
-// offset 0 and is a multiple of 8 bytes, HeaderSize at least (a virgin cell is HeaderSize zeros); its lock
-// is not kept.
-func (l *LogBuilder) AddImage(index int, image []byte) {
-	if l.err != nil || uint64(index) >= uint64(l.cells) || len(image) < HeaderSize || len(image)%8 != 0 ||
-		len(l.buf)-l.n-LogImageHeader < len(image) {
-		l.refuseImage(index, image)
-		return
-	}
-	b := l.buf[l.n:][:LogImageHeader+len(image)]
-	binary.LittleEndian.PutUint64(b, uint64(index)|uint64(len(image))<<32) // index and length in one word
-	binary.LittleEndian.PutUint64(b[LogImageHeader+OffLock:], 0)
-	copy(b[LogImageHeader+OffVersion:], image[OffVersion:])
-	l.n += len(b)
-	l.images++
-}
-
-func (l *LogBuilder) refuseImage(index int, image []byte) {
+// Add appends a cell and its old image. That begins at the cell's offset 0 and is a multiple of 8 bytes,
+// HeaderSize at least (a virgin cell is HeaderSize zeros); its lock is not kept.
+func (l *LogBuilder) Add(addr Addr, old, new Version, image []byte) {
 	switch {
 	case l.err != nil:
-	case uint64(index) >= uint64(l.cells):
-		l.err = fmt.Errorf("layout: log: image of cell %d, the entry has %d cells", index, l.cells)
+	case l.list == l.images:
+		l.err = errLogCells
 	case len(image) < HeaderSize || len(image)%8 != 0:
 		l.err = fmt.Errorf("layout: log: image of %d bytes, want a multiple of 8 from %d on", len(image), HeaderSize)
-	default:
+	case len(l.buf)-l.n < LogImageHeader+len(image):
 		l.err = ErrLogTooLarge
+	default:
+		c := l.buf[l.list:][:LogCellSize]
+		binary.LittleEndian.PutUint64(c[0:], uint64(addr))
+		binary.LittleEndian.PutUint64(c[8:], uint64(old))
+		binary.LittleEndian.PutUint64(c[16:], uint64(new))
+		b := l.buf[l.n:][:LogImageHeader+len(image)]
+		// Index and length in one word.
+		binary.LittleEndian.PutUint64(b, uint64(l.list-LogHeaderSize)/LogCellSize|uint64(len(image))<<32)
+		binary.LittleEndian.PutUint64(b[LogImageHeader+OffLock:], 0)
+		copy(b[LogImageHeader+OffVersion:], image[OffVersion:])
+		l.list += LogCellSize
+		l.n += len(b)
+		l.kept++
 	}
 }
+
+func (l *LogBuilder) refuse(err error) {
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+var errLogCells = errors.New("layout: log: not as many cells as were announced")
 
 // Finish completes the entry and returns its length, or the first error; then the buffer holds no entry.
 // ErrLogTooLarge is the only error of a correct caller.
 func (l *LogBuilder) Finish() (n int, err error) {
+	if l.list != l.images {
+		l.refuse(errLogCells)
+	}
 	if l.err != nil {
 		return 0, l.err
 	}
 	b := l.buf[:l.n]
 	h := b[:LogHeaderSize]
-	binary.LittleEndian.PutUint32(h[LogOffLength:], uint32(l.n))
-	binary.LittleEndian.PutUint32(h[LogOffCount:], l.cells)
-	binary.LittleEndian.PutUint64(h[LogOffImages:], uint64(l.images))
+	cells := uint64(l.images-LogHeaderSize) / LogCellSize
+	binary.LittleEndian.PutUint64(h[LogOffLength:], uint64(l.n)|cells<<32) // two lengths in one word
+	binary.LittleEndian.PutUint64(h[LogOffImages:], l.kept)
 	binary.LittleEndian.PutUint64(h[logOffBody:], 0)
 	binary.LittleEndian.PutUint64(h[logOffBody+8:], 0)
 	binary.LittleEndian.PutUint64(h[LogOffSum:], logSum(b))

@@ -2,10 +2,12 @@ package layout
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,18 +36,25 @@ type testImage struct {
 func buildLog(t testing.TB, buf []byte, token, epoch uint64, cells []LogCell, images []testImage) []byte {
 	t.Helper()
 	var l LogBuilder
-	l.Begin(buf, token, epoch)
-	for _, c := range cells {
-		l.AddCell(c.Addr, c.Old, c.New)
-	}
-	for _, i := range images {
-		l.AddImage(i.cell, i.b)
-	}
+	l.Begin(buf, token, epoch, len(cells))
+	addAll(&l, cells, images)
 	n, err := l.Finish()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return buf[:n]
+}
+
+// addAll adds cells, with those images that there are.
+func addAll(l *LogBuilder, cells []LogCell, images []testImage) {
+	for i, c := range cells {
+		if len(images) > 0 && images[0].cell == i {
+			l.Add(c.Addr, c.Old, c.New, images[0].b)
+			images = images[1:]
+		} else {
+			l.AddCell(c.Addr, c.Old, c.New)
+		}
+	}
 }
 
 func checkLog(t testing.TB, e *LogEntry, token, epoch uint64, cells []LogCell, images []testImage) {
@@ -136,13 +145,8 @@ func TestLogTooLarge(t *testing.T) {
 	for n := range size {
 		backing := make([]byte, size+64)
 		var l LogBuilder
-		l.Begin(backing[:n], 1, 2)
-		for _, c := range cells {
-			l.AddCell(c.Addr, c.Old, c.New)
-		}
-		for _, i := range images {
-			l.AddImage(i.cell, i.b)
-		}
+		l.Begin(backing[:n], 1, 2, len(cells))
+		addAll(&l, cells, images)
 		if _, err := l.Finish(); !errors.Is(err, ErrLogTooLarge) {
 			t.Fatalf("%d of %d bytes: %v", n, size, err)
 		}
@@ -158,17 +162,17 @@ func TestLogBuilderMisuse(t *testing.T) {
 		name string
 		do   func(l *LogBuilder)
 	}{
-		{"cell behind an image", func(l *LogBuilder) { l.AddImage(0, image); l.AddCell(1, 2, 3) }},
-		{"image of no cell", func(l *LogBuilder) { l.AddImage(1, image) }},
-		{"image of a negative cell", func(l *LogBuilder) { l.AddImage(-1, image) }},
-		{"image without a header", func(l *LogBuilder) { l.AddImage(0, image[:32]) }},
-		{"image of odd length", func(l *LogBuilder) { l.AddImage(0, make([]byte, HeaderSize+1)) }},
+		{"a cell too few", func(*LogBuilder) {}},
+		{"a cell too many", func(l *LogBuilder) { l.AddCell(1, 2, 3); l.AddCell(1, 2, 3); l.AddCell(1, 2, 3) }},
+		{"an image too many", func(l *LogBuilder) { l.AddCell(1, 2, 3); l.AddCell(1, 2, 3); l.Add(1, 2, 3, image) }},
+		{"image without a header", func(l *LogBuilder) { l.Add(1, 2, 3, image[:32]) }},
+		{"image of odd length", func(l *LogBuilder) { l.Add(1, 2, 3, make([]byte, HeaderSize+1)) }},
 	} {
 		var l LogBuilder
-		l.Begin(make([]byte, 4096), 1, 2)
+		l.Begin(make([]byte, 4096), 1, 2, 3)
 		l.AddCell(1, 2, 3)
 		c.do(&l)
-		l.AddImage(0, image) // a right call behind a wrong one mends nothing
+		l.Add(1, 2, 3, image) // a right call behind a wrong one mends nothing
 		if _, err := l.Finish(); err == nil || errors.Is(err, ErrLogTooLarge) {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -299,10 +303,9 @@ func TestLogAllocatesNothing(t *testing.T) {
 	var l LogBuilder
 	noAllocs(t, "LogBuilder", func() {
 		var image [128]byte
-		l.Begin(buf, 1, 2)
+		l.Begin(buf, 1, 2, 2)
 		l.AddCell(1, 2, 3)
-		l.AddCell(4, 5, 6)
-		l.AddImage(1, image[:])
+		l.Add(4, 5, 6, image[:])
 		if _, err := l.Finish(); err != nil {
 			t.Fatal(err)
 		}
@@ -321,7 +324,7 @@ func TestLogAllocatesNothing(t *testing.T) {
 		}
 	})
 	noAllocs(t, "LogBuilder, too large", func() {
-		l.Begin(buf[:70], 1, 2)
+		l.Begin(buf[:70], 1, 2, 1)
 		l.AddCell(1, 2, 3)
 		if _, err := l.Finish(); err == nil {
 			t.Fatal("no error")
@@ -353,14 +356,24 @@ func FuzzDecodeLog(f *testing.F) {
 		}
 		var l LogBuilder
 		again := make([]byte, e.Size())
-		l.Begin(again, e.Token, e.Epoch)
+		l.Begin(again, e.Token, e.Epoch, e.Cells())
+		var cells []LogCell
+		var images []testImage
 		for i := range e.Cells() {
-			c := e.Cell(i)
-			l.AddCell(c.Addr, c.Old, c.New)
+			cells = append(cells, e.Cell(i))
 		}
 		for i, image := range e.Images {
-			l.AddImage(i, image)
+			images = append(images, testImage{i, image})
 		}
+		if !slices.IsSortedFunc(images, func(a, b testImage) int { return cmp.Compare(a.cell, b.cell) }) {
+			return // whole, but not what a builder makes
+		}
+		for i := 1; i < len(images); i++ {
+			if images[i].cell == images[i-1].cell {
+				return // nor is this
+			}
+		}
+		addAll(&l, cells, images)
 		n, err := l.Finish()
 		if err != nil || n != e.Size() {
 			t.Fatalf("%d bytes, %v; decoded from %d", n, err, e.Size())
@@ -379,12 +392,9 @@ func BenchmarkLogBuilder(b *testing.B) {
 			image := make([]byte, 64)
 			var l LogBuilder
 			for b.Loop() {
-				l.Begin(buf, 1, 2)
+				l.Begin(buf, 1, 2, cells)
 				for i := range cells {
-					l.AddCell(Addr(i), 1, 2)
-				}
-				for i := range cells {
-					l.AddImage(i, image)
+					l.Add(Addr(i), 1, 2, image)
 				}
 				if _, err := l.Finish(); err != nil {
 					b.Fatal(err)

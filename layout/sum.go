@@ -35,10 +35,6 @@ func Sum64(b []byte) uint64 { return xxh64(0, b) }
 // cellSum is the sum of a cell: XXH64, seed 0, of address, version without pending, writer, the word of the
 // lengths and kind, and the body. The body is the padded key and the padded value, a multiple of 8 bytes.
 func cellSum(addr Addr, v Version, writer, lens uint64, body []byte) uint64 {
-	if len(body) == 24 {
-		return lineSum(addr, v, writer, lens, binary.LittleEndian.Uint64(body),
-			binary.LittleEndian.Uint64(body[8:]), binary.LittleEndian.Uint64(body[16:]))
-	}
 	return framedSum(uint64(addr), uint64(v&^Pending), writer, lens, body)
 }
 
@@ -65,14 +61,18 @@ func wordAt(p unsafe.Pointer, i int) uint64 {
 	return binary.LittleEndian.Uint64((*[8]byte)(unsafe.Add(p, i))[:])
 }
 
-// lineSum is cellSum of a body of three words.
-func lineSum(addr Addr, v Version, writer, lens, b1, b2, b3 uint64) uint64 {
-	a, b, c, d := round(lane1, uint64(addr)), round(lane2, uint64(v&^Pending)), round(lane3, writer), round(lane4, lens)
+// lineSum is cellSum of a cell that fills a line, as it stands in memory.
+func lineSum(line *[CellAlign]byte, addr Addr) uint64 {
+	a, b := round(lane1, uint64(addr)), round(lane2, binary.LittleEndian.Uint64(line[OffVersion:])&^uint64(Pending))
+	c, d := round(lane3, binary.LittleEndian.Uint64(line[OffWriter:])), round(lane4, binary.LittleEndian.Uint64(line[OffValueLen:]))
 	h := mergeLane(mix(a, b, c, d), a)
 	h = mergeLane(h, b)
 	h = mergeLane(h, c)
-	h = mergeLane(h, d) + stripe + 24
-	return avalanche(tail8(tail8(tail8(h, b1), b2), b3))
+	h = mergeLane(h, d) + stripe + (CellAlign - HeaderSize)
+	h = tail8(h, binary.LittleEndian.Uint64(line[HeaderSize:]))
+	h = tail8(h, binary.LittleEndian.Uint64(line[HeaderSize+8:]))
+	h = tail8(h, binary.LittleEndian.Uint64(line[HeaderSize+16:]))
+	return avalanche(h)
 }
 
 // xxh64 is XXH64 of b.

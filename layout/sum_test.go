@@ -49,8 +49,12 @@ func TestCellSumIsXXH64OfTheConcatenation(t *testing.T) {
 			if n != 24 {
 				continue
 			}
-			b1, b2, b3 := binary.LittleEndian.Uint64(body), binary.LittleEndian.Uint64(body[8:]), binary.LittleEndian.Uint64(body[16:])
-			if got := lineSum(addr, w, writer, lens, b1, b2, b3); got != want {
+			var line [CellAlign]byte
+			binary.LittleEndian.PutUint64(line[OffVersion:], uint64(w))
+			binary.LittleEndian.PutUint64(line[OffWriter:], writer)
+			binary.LittleEndian.PutUint64(line[OffValueLen:], lens)
+			copy(line[HeaderSize:], body)
+			if got := lineSum(&line, addr); got != want {
 				t.Fatalf("lineSum is %#x, XXH64 is %#x", got, want)
 			}
 		}

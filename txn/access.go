@@ -11,11 +11,13 @@ import (
 type access struct {
 	t      *Table
 	hash   uint64
-	first  uint64  // prefix of the key
-	cell   *cell   // its record's; nil before it was found, or where there is none
-	head   *cell   // its bucket's header, where that matters: absence, insert, delete
-	search *search // its look into the bucket; nil if there was none
-	keyOff int32   // of a long key, in tx.keys
+	first  uint64      // prefix of the key
+	bucket uint64      // number of the head bucket where it belongs
+	at     layout.Addr // and its address
+	cell   *cell       // its record's; nil before it was found, or where there is none
+	head   *cell       // its bucket's header, where that matters: absence, insert, delete
+	search *search     // its look into the bucket; nil if there was none
+	keyOff int32       // of a long key, in tx.keys
 	keyLen int32
 	valLen int32 // of the value in put
 	stage  stage
@@ -151,7 +153,11 @@ func (tx *Tx) enlist(t *Table, key []byte, first uint64) *access {
 	if n >= linear {
 		tx.addHashed(n)
 	}
-	t.db.co.Cache.Prefetch(hash)
+	if a.bucket, a.at = t.head(hash); t.index != nil {
+		t.index.Prefetch(a.bucket)
+	} else {
+		t.db.co.Cache.Prefetch(hash)
+	}
 	return a
 }
 
@@ -231,10 +237,27 @@ func (tx *Tx) seek(a *access, m mode) {
 	a.mode, a.stage = m, stageBucket
 	if m == modeInsert {
 		a.stage = stageHead
-	} else if addr := a.t.at(tx.db.co.Cache.Get(a.hash)); addr != 0 {
+	} else if addr := a.t.remembered(a.hash, a.bucket, a.at); addr != 0 {
 		a.cell, a.stage = &a.own, stageAt
 		tx.add(&a.own, addr, a.t.slot, layout.KindRecord)
 	}
+}
+
+// aim is seek for the accesses of a Fetch, nearly all of which are of records whose
+// places are known. Where the cells are in this processor's reach they are on their
+// way to it at once, so that no lock has to wait for the one before it.
+func (tx *Tx) aim(a *access, m mode) {
+	a.asked = true
+	t := a.t
+	addr := t.remembered(a.hash, a.bucket, a.at)
+	if m == modeInsert || addr == 0 {
+		tx.seek(a, m)
+		return
+	}
+	c := &a.own
+	tx.add(c, addr, t.slot, layout.KindRecord)
+	a.mode, a.stage, a.cell = m, stageAt, c
+	tx.s.Prefetch(c.node, c.va)
 }
 
 // raise is require for an access that is known, or queued in this very Fetch.

@@ -79,3 +79,58 @@ func TestCachedAddressIsARecordOfTheTable(t *testing.T) {
 		}
 	}
 }
+
+// The index of a bucket's slots may take another key for the one sought: that costs
+// a look into the bucket, and is corrected.
+func TestIndexedSlotIsLookedAt(t *testing.T) {
+	ctx := context.Background()
+	db, err := Open(ctx, Options{MemoryNodes: 2, NodeMemory: 24 << 20, Sessions: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tab, err := db.CreateTable(ctx, Schema{Name: "t", KeySize: 8, ValueSize: 16, Capacity: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tab.index == nil {
+		t.Fatal("the table has no index")
+	}
+	key := []byte("key")
+	hash := layout.HashKey(tab.meta.ID, key)
+	bucket, head := tab.head(hash)
+	if err := db.Update(ctx, func(tx *Tx) error { return tx.Insert(tab, key, []byte("value")) }); err != nil {
+		t.Fatal(err)
+	}
+	right, ok := tab.index.Get(bucket, hash)
+	if !ok || tab.remembered(hash, bucket, head) == 0 {
+		t.Fatal("an insert is not remembered")
+	}
+	for slot := range tab.geo.Slots {
+		tab.index.Put(bucket, hash, slot)
+		before := db.Stats()
+		err := db.Update(ctx, func(tx *Tx) error {
+			v, err := tx.GetForUpdate(tab, key)
+			if string(v) != "value" {
+				t.Errorf("with slot %d in the index: %q, %v", slot, v, err)
+			}
+			return err
+		})
+		d := db.Stats().Sub(before)
+		if want := uint64(min(1, max(slot-right, right-slot))); err != nil || d.Stale != want || d.Verbs.CAS != 1+want {
+			t.Errorf("with slot %d in the index, %d is right: %v, %d stale, %d CAS", slot, right, err, d.Stale, d.Verbs.CAS)
+		}
+		if got, _ := tab.index.Get(bucket, hash); got != right {
+			t.Errorf("the index still says %d, right is %d", got, right)
+		}
+	}
+	if err := db.Update(ctx, func(tx *Tx) error { return tx.Delete(tab, key) }); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := tab.index.Get(bucket, hash); ok {
+		t.Error("a deleted key is remembered")
+	}
+	if err := db.DropTable(ctx, "t"); err != nil {
+		t.Fatal(err)
+	}
+}

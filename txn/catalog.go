@@ -174,6 +174,7 @@ func (db *DB) handle(name string, m layout.TableMeta) *Table {
 	t := db.tables[m.ID]
 	if t == nil {
 		t = newTable(db, name, m)
+		t.index = db.co.Cache.NewSlotIndex(m.Buckets*t.shards, t.geo.Slots)
 		db.tables[m.ID] = t
 	}
 	return t
@@ -302,8 +303,12 @@ func (db *DB) finishDrop(ctx context.Context, name string) error {
 		return fmt.Errorf("drop table %q: %w", name, err)
 	}
 	db.mu.Lock()
+	t := db.tables[meta.ID]
 	delete(db.tables, meta.ID)
 	db.mu.Unlock()
+	if t != nil && t.index != nil {
+		t.index.Close() // the epoch has seen to it that nobody uses the handle any more
+	}
 	return nil
 }
 

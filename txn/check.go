@@ -311,7 +311,7 @@ func (c *checker) part(t *Table, shard int, base layout.Addr, img []byte, copies
 			a = chain[n]
 		}
 		for key := range seen {
-			if t.head(layout.HashKey(t.meta.ID, []byte(key))) != head {
+			if _, at := t.head(layout.HashKey(t.meta.ID, []byte(key))); at != head {
 				c.bad("catalog_sound", "table %q: key %x is in the bucket at %v, which is not its own", name, key, head)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"fjord/coord"
 	"fjord/layout"
@@ -209,16 +210,19 @@ func (tx *Tx) cursorAt(addr layout.Addr) *layout.OverflowCursor {
 	panic("txn: a cursor cell is written that no cursor stands for")
 }
 
+// logSize is what an entry over all written cells takes.
+func (tx *Tx) logSize() int { return layout.LogSize(len(tx.writes), len(tx.writes), tx.oldBytes) }
+
 // buildLogs makes the log entry of every node that holds a copy of a written
 // cell. Where all nodes hold all shards they share one.
 func (tx *Tx) buildLogs() error {
 	co := tx.s.Coordinator()
-	if n := layout.LogSize(len(tx.writes), len(tx.writes), tx.oldBytes); n > tx.s.LogSlotSize() {
+	if n := tx.logSize(); n > tx.s.LogSlotSize() {
 		return fmt.Errorf("%w: the transaction's undo log of %d cells takes %d bytes, a log slot has %d", ErrTooLarge, len(tx.writes), n, tx.s.LogSlotSize())
 	}
 	l := co.Layout()
 	if int(l.Header.Replicas) == len(l.Nodes) {
-		entry, err := tx.buildLog(-1, len(tx.writes), tx.oldBytes)
+		entry, err := tx.buildLog(-1)
 		if err != nil {
 			return err
 		}
@@ -228,17 +232,10 @@ func (tx *Tx) buildLogs() error {
 		return nil
 	}
 	for node := range l.Nodes {
-		kept, bytes := 0, 0
-		for _, c := range tx.writes {
-			if co.Holds(node, c.addr.Shard()) {
-				kept++
-				bytes += int(c.oldLen)
-			}
-		}
-		if kept == 0 {
+		if !slices.ContainsFunc(tx.writes, func(c *cell) bool { return co.Holds(node, c.addr.Shard()) }) {
 			continue
 		}
-		entry, err := tx.buildLog(node, kept, bytes)
+		entry, err := tx.buildLog(node)
 		if err != nil {
 			return err
 		}
@@ -247,30 +244,29 @@ func (tx *Tx) buildLogs() error {
 	return nil
 }
 
-// buildLog makes the entry of one node, which keeps so many old images of so many
-// bytes in all; -1: of all cells.
-func (tx *Tx) buildLog(node, kept, bytes int) (coord.Buf, error) {
-	co, writes := tx.s.Coordinator(), tx.writes
-	buf, err := tx.alloc(layout.LogSize(len(writes), kept, bytes))
+// buildLog makes the entry of one node; -1: with the old images of all cells.
+func (tx *Tx) buildLog(node int) (coord.Buf, error) {
+	co := tx.s.Coordinator()
+	buf, err := tx.alloc(tx.logSize())
 	if err != nil {
 		return buf, err
 	}
 	b := &tx.u.builder
-	b.Begin(buf.B(), uint64(tx.token), co.Epoch())
-	for _, c := range writes {
-		b.AddCell(c.addr, c.ver, c.newVer)
-	}
-	for n, c := range writes {
+	b.Begin(buf.B(), uint64(tx.token), co.Epoch(), len(tx.writes))
+	for _, c := range tx.writes {
 		if node < 0 || co.Holds(node, c.addr.Shard()) {
-			b.AddImage(n, c.mem.B()[:c.oldLen])
+			b.Add(c.addr, c.ver, c.newVer, c.mem.B()[:c.oldLen])
+		} else {
+			b.AddCell(c.addr, c.ver, c.newVer)
 		}
 	}
-	_, err = b.Finish()
-	return buf, err
+	n, err := b.Finish()
+	return buf.Slice(0, n), err
 }
 
 func (tx *Tx) postLogs() {
-	for _, g := range tx.logs {
+	for i := range tx.logs {
+		g := &tx.logs[i]
 		tx.s.Write(g.node, tx.s.LogAddr(g.node), g.entry)
 	}
 }
@@ -316,9 +312,9 @@ func (tx *Tx) remember() {
 	for _, a := range tx.accs {
 		switch {
 		case a.op == opPut && !a.present:
-			tx.db.co.Cache.Put(a.hash, a.t.place(a.cell.addr))
+			a.t.remember(a.hash, a.cell.addr)
 		case a.op == opDelete && a.present:
-			tx.db.co.Cache.Forget(a.hash)
+			a.t.forget(a.hash)
 		}
 	}
 }

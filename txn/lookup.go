@@ -35,17 +35,32 @@ func (tx *Tx) post(a *access) {
 // them if their addresses are known, more where buckets have to be looked at or
 // something is busy. After an error the transaction is doomed.
 func (tx *Tx) await(list []*access) error {
-	for {
-		if err := tx.exchange(); err != nil {
-			return err
+	if err := tx.exchange(); err != nil {
+		return err
+	}
+	late := false
+	for _, a := range list {
+		if a.stage != stageAt || !tx.arrived(a) {
+			late = true
 		}
+	}
+	if !late {
+		tx.work = tx.work[:0]
+		return nil
+	}
+	return tx.chase(list)
+}
+
+// chase goes on for those accesses of a list that did not arrive at once.
+func (tx *Tx) chase(list []*access) error {
+	for {
 		// Every answer is looked at, also after a failure: which locks are held
 		// must be known.
 		var wait int64
 		var fail error
 		keep := tx.work[:0] // never overtakes list, which may be the same memory
 		for _, a := range list {
-			if a.stage == stageAt && tx.arrived(a) {
+			if a.stage == stageDone {
 				continue
 			}
 			w, err := tx.absorb(a)
@@ -69,6 +84,9 @@ func (tx *Tx) await(list []*access) error {
 		}
 		for _, a := range keep {
 			tx.post(a)
+		}
+		if err := tx.exchange(); err != nil {
+			return err
 		}
 		list = keep
 	}
@@ -108,7 +126,7 @@ func (tx *Tx) postSearch(a *access) {
 	case stageBucket:
 		// The header's words first, then the bucket: absence is concluded with the
 		// version that was there before any slot was read.
-		s := tx.bucketBuf(a, a.t.head(a.hash))
+		s := tx.bucketBuf(a, a.at)
 		if s == nil {
 			return
 		}
@@ -123,7 +141,7 @@ func (tx *Tx) postSearch(a *access) {
 		node, va := co.Primary(s.at)
 		tx.s.Read(node, va, s.bucket)
 	case stageHead:
-		s := tx.bucketBuf(a, a.t.head(a.hash))
+		s := tx.bucketBuf(a, a.at)
 		if s == nil {
 			return
 		}
@@ -168,7 +186,7 @@ func (tx *Tx) bucketBuf(a *access, at layout.Addr) *search {
 // headCell returns the cell of the access's head bucket header, which accesses
 // of one bucket share.
 func (tx *Tx) headCell(a *access) *cell {
-	addr := a.t.head(a.hash)
+	addr := a.at
 	for _, c := range tx.heads {
 		if c.addr == addr {
 			return c
@@ -244,7 +262,7 @@ func (tx *Tx) stray(a *access, c *cell) error {
 		tx.unhold(c)
 	}
 	a.stale = true
-	tx.db.co.Cache.Forget(a.hash)
+	a.t.forget(a.hash)
 	a.stage = stageBucket
 	return nil
 }
@@ -281,7 +299,7 @@ func (tx *Tx) found(a *access, c *cell) {
 		tx.u.stats.Hits++
 	default:
 		tx.missed(a)
-		tx.db.co.Cache.Put(a.hash, a.t.place(c.addr))
+		a.t.remember(a.hash, c.addr)
 	}
 	c.read, a.known, a.present, a.stage = true, true, true, stageDone
 }

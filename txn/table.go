@@ -60,8 +60,9 @@ type Table struct {
 	room    int // spare bytes behind the image of a cell that is locked
 	bucket  uint64
 	shards  uint64
-	parts   []layout.Addr // per extent, the address of its first bucket
-	buckets uint64        // in each of them
+	parts   []layout.Addr    // per extent, the address of its first bucket
+	buckets uint64           // in each of them
+	index   *coord.SlotIndex // of its head buckets; nil if there is no room for one
 	dropped atomic.Bool
 }
 
@@ -85,12 +86,46 @@ func (t *Table) Schema() Schema { return t.schema }
 // String returns the name.
 func (t *Table) String() string { return t.schema.Name }
 
-// head returns the address of the bucket in which a key of that hash belongs:
-// the hash, taken as a fraction, chooses the shard, what remains the bucket.
-func (t *Table) head(hash uint64) layout.Addr {
+// head returns the bucket in which a key of that hash belongs, its number among all
+// heads and its address: the hash, taken as a fraction, chooses the shard, what
+// remains the bucket.
+func (t *Table) head(hash uint64) (n uint64, addr layout.Addr) {
 	shard, rest := bits.Mul64(hash, t.shards)
 	bucket, _ := bits.Mul64(rest, t.meta.Buckets)
-	return t.bucketAddr(int(shard), bucket)
+	return shard*t.meta.Buckets + bucket, t.parts[shard] + layout.Addr(bucket*t.bucket)
+}
+
+// remembered returns the address at which the record of a key was found last, 0 if
+// that is not known.
+func (t *Table) remembered(hash, bucket uint64, head layout.Addr) layout.Addr {
+	if t.index != nil {
+		if slot, ok := t.index.Get(bucket, hash); ok {
+			return head + layout.Addr(layout.BucketHeaderSize+slot*t.slot)
+		}
+	}
+	return t.at(t.db.co.Cache.Get(hash))
+}
+
+// remember notes the address at which the record of a key was found.
+func (t *Table) remember(hash uint64, addr layout.Addr) {
+	bucket, head := t.head(hash)
+	if t.index != nil {
+		if slot, ok := t.geo.SlotOf(uint64(addr - head)); ok {
+			t.index.Put(bucket, hash, slot)
+			return
+		}
+		t.index.Forget(bucket, hash)
+	}
+	t.db.co.Cache.Put(hash, t.place(addr))
+}
+
+// forget drops what is remembered of a key.
+func (t *Table) forget(hash uint64) {
+	if t.index != nil {
+		bucket, _ := t.head(hash)
+		t.index.Forget(bucket, hash)
+	}
+	t.db.co.Cache.Forget(hash)
 }
 
 // bucketAddr returns the address of a bucket of a shard; overflow buckets are

@@ -154,8 +154,9 @@ func (tx *Tx) Fetch(refs ...Ref) error {
 		return tx.refetch(refs)
 	}
 	for i, a := range fresh {
-		tx.seek(a, refs[i].mode)
-		a.asked = true
+		tx.aim(a, refs[i].mode)
+	}
+	for _, a := range fresh {
 		tx.post(a)
 	}
 	tx.latest = first - 1
@@ -179,7 +180,15 @@ func (tx *Tx) Get(t *Table, key []byte) ([]byte, error) {
 	if a == nil {
 		return nil, tx.unusable(t, key)
 	}
-	return tx.get(a, modeRead)
+	if a.op != opNone || !a.present {
+		return tx.get(a, modeRead)
+	}
+	a.asked = true
+	value := layout.Value(a.cell.mem.B())
+	if a.cell.locked {
+		return tx.show(a, value)
+	}
+	return value, nil
 }
 
 // GetForUpdate is Get, and locks the key, if it is there, until the transaction
@@ -225,8 +234,7 @@ func (tx *Tx) get(a *access, m mode) ([]byte, error) {
 func (tx *Tx) show(a *access, value []byte) ([]byte, error) {
 	if a.view.Nil() {
 		if from, ok := a.spare(); ok {
-			from += a.t.slot
-			a.view = a.cell.mem.Slice(from, from+len(value))
+			a.view = a.cell.mem.Slice(from+a.t.slot, from+a.t.slot+len(value))
 			b := a.view.B()
 			copyValue(b, value)
 			return b, nil
