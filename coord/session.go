@@ -35,7 +35,7 @@ type Session struct {
 	number uint16
 	seq    uint32
 
-	conns   []conn
+	conns   []*conn
 	cq      verbs.CQ
 	waiter  *verbs.Waiter
 	pending int  // signaled requests not yet polled
@@ -100,7 +100,10 @@ type owed struct {
 func newSession(ctx context.Context, c *Coordinator, index int) (_ *Session, err error) {
 	s := &Session{c: c, index: index, lkey: c.mr.LKey(), waiter: verbs.NewWaiter(c.rt)}
 	s.sync = c.dev.Attr().Caps&verbs.CapSyncPost != 0
-	s.conns = make([]conn, len(c.layout.Nodes))
+	conns := make([]conn, len(c.layout.Nodes))
+	for i := range conns {
+		s.conns = append(s.conns, &conns[i])
+	}
 	defer func() {
 		if err != nil {
 			s.free()
@@ -114,8 +117,7 @@ func newSession(ctx context.Context, c *Coordinator, index int) (_ *Session, err
 	if s.cq, err = c.dev.CreateCQ(sqDepth * len(s.conns)); err != nil {
 		return nil, fmt.Errorf("coord: session: %w", err)
 	}
-	for i := range s.conns {
-		k := &s.conns[i]
+	for i, k := range s.conns {
 		k.node, k.rkey = i, c.layout.Nodes[i].RKey
 		k.wrs, k.sges = new([batchMax]verbs.SendWR), new([batchMax][2]verbs.SGE)
 		for j := range k.wrs {
@@ -160,8 +162,8 @@ func (s *Session) connect(ctx context.Context, k *conn) error {
 
 // free gives back what newSession took.
 func (s *Session) free() {
-	for i := range s.conns {
-		if k := &s.conns[i]; k.qp != nil {
+	for _, k := range s.conns {
+		if k.qp != nil {
 			_ = k.qp.Close() // fails only if closed already
 			_ = s.c.dir.Disconnect(context.Background(), k.node, k.remote)
 			k.qp = nil
@@ -230,7 +232,7 @@ func (s *Session) borrow(k *conn, va uint64, n int) unsafe.Pointer {
 		return nil
 	case k.open:
 		k.window.Size = k.size
-	case k.lender == nil || k.n > 0 || k.err != nil:
+	case k.lender == nil || k.n > 0:
 		return nil
 	default:
 		if k.window, k.open = k.lender.OpenWindow(k.rkey); !k.open {
@@ -274,7 +276,7 @@ func (k *conn) next(op verbs.Opcode, flags verbs.SendFlags, va uint64, b Buf) *v
 func (s *Session) Read(node int, va uint64, dst Buf) {
 	s.Stats.Read++
 	s.Stats.BytesIn += uint64(dst.n)
-	k := &s.conns[node]
+	k := s.conns[node]
 	p := k.reach(va, dst.n)
 	if p == nil {
 		p = s.borrow(k, va, dst.n)
@@ -290,7 +292,7 @@ func (s *Session) Read(node int, va uint64, dst Buf) {
 func (s *Session) Write(node int, va uint64, src Buf) {
 	s.Stats.Write++
 	s.Stats.BytesOut += uint64(src.n)
-	k := &s.conns[node]
+	k := s.conns[node]
 	p := k.reach(va, src.n)
 	if p == nil {
 		p = s.borrow(k, va, src.n)
@@ -306,7 +308,7 @@ func (s *Session) Write(node int, va uint64, src Buf) {
 func (s *Session) Write2(node int, va uint64, a, b Buf) {
 	s.Stats.Write++
 	s.Stats.BytesOut += uint64(a.n + b.n)
-	k := &s.conns[node]
+	k := s.conns[node]
 	p := k.reach(va, a.n+b.n)
 	if p == nil {
 		p = s.borrow(k, va, a.n+b.n)
@@ -325,7 +327,7 @@ func (s *Session) Write2(node int, va uint64, a, b Buf) {
 
 // Prefetch says that a cell is about to be asked for.
 func (s *Session) Prefetch(node int, va uint64) {
-	k := &s.conns[node]
+	k := s.conns[node]
 	p := k.reach(va, layout.CellAlign)
 	if p == nil {
 		p = s.borrow(k, va, layout.CellAlign)
@@ -340,7 +342,7 @@ func (s *Session) CAS(node int, va, compare, swap uint64, old Buf) {
 	s.Stats.CAS++
 	s.Stats.BytesOut += 16
 	s.Stats.BytesIn += 8
-	k := &s.conns[node]
+	k := s.conns[node]
 	p := k.reach(va, 8)
 	if p == nil {
 		p = s.borrow(k, va, 8)
@@ -360,7 +362,7 @@ func (s *Session) Lock(node int, va uint64, t lock.Token, mem Buf, slot int) {
 	s.Stats.Read++
 	s.Stats.BytesOut += 16
 	s.Stats.BytesIn += uint64(8 + slot)
-	k := &s.conns[node]
+	k := s.conns[node]
 	p := k.reach(va, slot)
 	if p == nil {
 		p = s.borrow(k, va, slot)
@@ -381,7 +383,7 @@ func (s *Session) Lock(node int, va uint64, t lock.Token, mem Buf, slot int) {
 func (s *Session) Unlock(node int, va uint64, a layout.Addr, t lock.Token, v layout.Version, pair Buf) {
 	s.Stats.Write++
 	s.Stats.BytesOut += unlockSize
-	k := &s.conns[node]
+	k := s.conns[node]
 	p := k.reach(va, unlockSize)
 	if p == nil {
 		p = s.borrow(k, va, unlockSize)
@@ -398,7 +400,7 @@ func (s *Session) Unlock(node int, va uint64, a layout.Addr, t lock.Token, v lay
 func (s *Session) Unhold(node int, va uint64, a layout.Addr, t lock.Token) {
 	s.Stats.Write++
 	s.Stats.BytesOut += 8
-	k := &s.conns[node]
+	k := s.conns[node]
 	p := k.reach(va, 8)
 	if p == nil {
 		p = s.borrow(k, va, 8)
@@ -433,9 +435,8 @@ func (s *Session) RingQuiet() {
 }
 
 func (s *Session) ringAll(await, on bool) {
-	rung, conns := false, s.conns
-	for i := range conns {
-		k := &conns[i]
+	rung := false
+	for _, k := range s.conns {
 		if k.open {
 			if k.window.Size = 0; !on {
 				k.giveBack()
@@ -495,8 +496,8 @@ func (s *Session) rung() {
 		s.owed = s.owed[:0] // everything has executed
 		return
 	}
-	for i := range s.conns {
-		if k := &s.conns[i]; k.err == nil {
+	for _, k := range s.conns {
+		if k.err == nil {
 			k.done = k.posted
 		}
 	}
@@ -571,6 +572,10 @@ func (s *Session) failure() error {
 func (s *Session) spoil(k *conn, err error) {
 	if k.err == nil {
 		k.err = fmt.Errorf("coord: memory node %d: %w", k.node, err)
+		if k.open {
+			k.giveBack()
+		}
+		k.lender = nil // until it is repaired
 		s.spoiled++
 	}
 }
@@ -591,7 +596,7 @@ func (s *Session) poll() error {
 func (s *Session) take(wcs []verbs.WC) {
 	for i := range wcs {
 		wc := &wcs[i]
-		k := &s.conns[wc.ID>>idNodeShift]
+		k := s.conns[wc.ID>>idNodeShift]
 		if wc.ID&idSignaled != 0 {
 			s.pending--
 			k.free = wc.ID & idSeqMask
@@ -666,8 +671,7 @@ func (s *Session) LogAddr(node int) uint64 {
 // been lost are made good. It fails if a node is not reachable.
 func (s *Session) Repair(ctx context.Context) error {
 	var first error
-	for i := range s.conns {
-		k := &s.conns[i]
+	for _, k := range s.conns {
 		if k.open {
 			k.giveBack() // nothing may wait meanwhile
 		}

@@ -54,6 +54,16 @@ func (u *session) counted() Stats {
 // end finishes an attempt: err is what its function or commit returned. The
 // result is what the caller of the API is to see; it is nil only if committed.
 func (u *session) end(tx *Tx, err error) error {
+	if err == nil && tx.s.Broken() == nil {
+		tx.live = false
+		u.told(tx, Committed, nil)
+		return nil
+	}
+	return u.endBadly(tx, err)
+}
+
+// endBadly is end for all that did not go the usual way.
+func (u *session) endBadly(tx *Tx, err error) error {
 	outcome, undone := Committed, true
 	if err != nil {
 		outcome = Aborted
@@ -63,11 +73,9 @@ func (u *session) end(tx *Tx, err error) error {
 			undone = false
 			err = fmt.Errorf("%w: transaction %v could not be undone (DB.Resolve does it when the node is back): %w", ErrUnavailable, tx.token, e)
 		}
-	} else if tx.s.Broken() != nil {
-		// The unlock was lost. Nobody may use this session for long, so it is made good now.
-		if e := tx.s.Repair(context.WithoutCancel(tx.ctx)); e != nil {
-			u.db.warn("memory node not reachable; its locks are freed when it is", e)
-		}
+	} else if e := tx.s.Repair(context.WithoutCancel(tx.ctx)); e != nil {
+		// The unlock was lost. Nobody may use this session for long, so it was to be made good now.
+		u.db.warn("memory node not reachable; its locks are freed when it is", e)
 	}
 	tx.live = false
 	defer func() { // the last thing, and also if the recorder panics: Resolve may run at once
@@ -78,6 +86,12 @@ func (u *session) end(tx *Tx, err error) error {
 			u.lose(tx, Aborted)
 		}
 	}()
+	u.told(tx, outcome, err)
+	return err
+}
+
+// told counts an attempt and tells the recorder.
+func (u *session) told(tx *Tx, outcome Outcome, err error) {
 	u.count(tx, outcome, err)
 	if u.db.opt.Recorder != nil {
 		u.record(tx, outcome, err)
@@ -87,7 +101,6 @@ func (u *session) end(tx *Tx, err error) error {
 		u.wanted.Store(false)
 		u.publish()
 	}
-	return err
 }
 
 func (u *session) count(tx *Tx, outcome Outcome, err error) {
