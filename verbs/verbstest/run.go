@@ -54,6 +54,7 @@ func chapters() []chapter {
 		{"concurrency", concurrency()},
 		{"closing", closing()},
 		{"limits", limits()},
+		{"windows", windows()},
 		{"cost", cost()},
 	}
 }
