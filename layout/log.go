@@ -16,13 +16,14 @@ import (
 //	24  sum, u64
 //	32  length of the entry, u32: a multiple of 8
 //	36  cells of the transaction, u32
-//	40  images kept here, u32
-//	44  reserved, 20 bytes, zero
-//	64  per cell: address u64, old version u64, new version u64
-//	... per image: index of its cell u32, length u32 (a multiple of 8), the cell from its offset 0, lock zero
+//	40  reserved, 24 bytes, zero
+//	64  per cell: address u64, old version u64, new version u64, bytes of its old image u64: 0 if it is not kept here
+//	... the kept images, in the order of the list: cells from their offset 0, lock zero
 //
-// The sum is XXH64, seed 0, of the entry without its state and sum words. The state is outside, because it
-// is overwritten in place by an 8-byte WRITE.
+// The sum is XXH64, seed 0, of token, epoch, the word of length and cells, a zero word, and the list. The state is
+// outside, because it is overwritten in place by an 8-byte WRITE. So are the images: each carries its own sum,
+// over its address and version among others, and the list says which these have to be. An image of version 0 is
+// that of a cell never written, HeaderSize zeros, and takes no bytes.
 const (
 	LogOffToken  = 0
 	LogOffEpoch  = 8
@@ -30,16 +31,12 @@ const (
 	LogOffSum    = 24
 	LogOffLength = 32
 	LogOffCount  = 36
-	LogOffImages = 40
 
-	// LogHeaderSize, LogCellSize and LogImageHeader are the bytes of the entry's fixed part, of one cell in
-	// its list, and of what precedes an image.
-	LogHeaderSize  = 64
-	LogCellSize    = 24
-	LogImageHeader = 8
+	// LogHeaderSize and LogCellSize are the bytes of the entry's fixed part, and of one cell in its list.
+	LogHeaderSize = 64
+	LogCellSize   = 32
 
-	logOffReserved = 44
-	logOffBody     = 48 // what the sum takes as its body; the words before it are its first stripe
+	logOffReserved = 40
 
 	// maxLogSize is the longest entry: one RDMA message, and its length fits the field.
 	maxLogSize = math.MaxInt32 &^ 7
@@ -77,28 +74,24 @@ var (
 	ErrLogCorrupt = errors.New("layout: log entry is corrupt")
 )
 
-// LogSize returns the bytes of an entry over this many cells, with this many images that together have
-// imageBytes bytes. A transaction compares it with the slot before it writes anything.
-func LogSize(cells, images, imageBytes int) int {
-	return LogHeaderSize + cells*LogCellSize + images*LogImageHeader + imageBytes
-}
+// LogSize returns the bytes of an entry over this many cells, whose kept images, those of version 0 aside, have
+// imageBytes bytes together. A transaction compares it with the slot before it writes anything.
+func LogSize(cells, imageBytes int) int { return LogHeaderSize + cells*LogCellSize + imageBytes }
 
-// LogBuilder writes a log entry into a caller's buffer: Begin, then for every cell Add, or AddCell if its image
-// is not kept at the node, then Finish. It allocates nothing but for errors, never writes behind the buffer,
-// and reports the first error at Finish. It is reused by Begin.
+// LogBuilder writes a log entry into a caller's buffer: Begin, Add for every cell, Finish. It allocates nothing
+// but for errors, never writes behind the buffer, and reports the first error at Finish. It is reused by Begin.
 type LogBuilder struct {
 	buf    []byte
 	list   int // where the next cell goes
 	images int // where the images begin, and the list ends
 	n      int // where the next image goes
-	kept   uint64
 	err    error
 }
 
 // Begin starts an entry of this many cells in buf, forgetting any other.
 func (l *LogBuilder) Begin(buf []byte, token, epoch uint64, cells int) {
 	buf = buf[:min(len(buf), maxLogSize)]
-	l.buf, l.list, l.images, l.kept, l.err = buf, LogHeaderSize, LogHeaderSize, 0, nil
+	l.buf, l.list, l.images, l.err = buf, LogHeaderSize, LogHeaderSize, nil
 	if len(buf) < LogHeaderSize || uint(cells) > uint(len(buf)-LogHeaderSize)/LogCellSize {
 		l.n, l.err = 0, ErrLogTooLarge
 		return
@@ -111,44 +104,35 @@ func (l *LogBuilder) Begin(buf []byte, token, epoch uint64, cells int) {
 	l.n = l.images
 }
 
-// AddCell appends a cell to the list.
-func (l *LogBuilder) AddCell(addr Addr, old, new Version) {
+// Add appends a cell, and its old image unless that is nil. The image begins at the cell's offset 0 and is a
+// multiple of 8 bytes, HeaderSize at least; it is one that Verify finds valid, or virgin if old is 0, and has the
+// version old. Its lock is not kept.
+func (l *LogBuilder) Add(addr Addr, old, new Version, image []byte) {
 	if l.list == l.images {
 		l.refuse(errLogCells)
 		return
 	}
-	b := l.buf[l.list:][:LogCellSize]
-	binary.LittleEndian.PutUint64(b[0:], uint64(addr))
-	binary.LittleEndian.PutUint64(b[8:], uint64(old))
-	binary.LittleEndian.PutUint64(b[16:], uint64(new))
+	c := l.buf[l.list:][:LogCellSize]
+	binary.LittleEndian.PutUint64(c[0:], uint64(addr))
+	binary.LittleEndian.PutUint64(c[8:], uint64(old))
+	binary.LittleEndian.PutUint64(c[16:], uint64(new))
+	binary.LittleEndian.PutUint64(c[24:], uint64(len(image)))
 	l.list += LogCellSize
-}
-
-// Add appends a cell and its old image. That begins at the cell's offset 0 and is a multiple of 8 bytes,
-// HeaderSize at least (a virgin cell is HeaderSize zeros); its lock is not kept.
-func (l *LogBuilder) Add(addr Addr, old, new Version, image []byte) {
-	switch {
-	case l.err != nil:
-	case l.list == l.images:
-		l.err = errLogCells
-	case len(image) < HeaderSize || len(image)%8 != 0:
-		l.err = fmt.Errorf("layout: log: image of %d bytes, want a multiple of 8 from %d on", len(image), HeaderSize)
-	case len(l.buf)-l.n < LogImageHeader+len(image):
-		l.err = ErrLogTooLarge
-	default:
-		c := l.buf[l.list:][:LogCellSize]
-		binary.LittleEndian.PutUint64(c[0:], uint64(addr))
-		binary.LittleEndian.PutUint64(c[8:], uint64(old))
-		binary.LittleEndian.PutUint64(c[16:], uint64(new))
-		b := l.buf[l.n:][:LogImageHeader+len(image)]
-		// Index and length in one word.
-		binary.LittleEndian.PutUint64(b, uint64(l.list-LogHeaderSize)/LogCellSize|uint64(len(image))<<32)
-		binary.LittleEndian.PutUint64(b[LogImageHeader+OffLock:], 0)
-		copy(b[LogImageHeader+OffVersion:], image[OffVersion:])
-		l.list += LogCellSize
-		l.n += len(b)
-		l.kept++
+	if len(image) == 0 || old == 0 {
+		return
 	}
+	if len(image) < HeaderSize || len(image)%8 != 0 {
+		l.refuse(fmt.Errorf("layout: log: image of %d bytes, want a multiple of 8 from %d on", len(image), HeaderSize))
+		return
+	}
+	if len(l.buf)-l.n < len(image) {
+		l.refuse(ErrLogTooLarge)
+		return
+	}
+	b := l.buf[l.n:][:len(image)]
+	binary.LittleEndian.PutUint64(b[OffLock:], 0)
+	copy(b[OffVersion:], image[OffVersion:])
+	l.n += len(b)
 }
 
 func (l *LogBuilder) refuse(err error) {
@@ -171,23 +155,23 @@ func (l *LogBuilder) Finish() (n int, err error) {
 	b := l.buf[:l.n]
 	h := b[:LogHeaderSize]
 	cells := uint64(l.images-LogHeaderSize) / LogCellSize
-	binary.LittleEndian.PutUint64(h[LogOffLength:], uint64(l.n)|cells<<32) // two lengths in one word
-	binary.LittleEndian.PutUint64(h[LogOffImages:], l.kept)
-	binary.LittleEndian.PutUint64(h[logOffBody:], 0)
-	binary.LittleEndian.PutUint64(h[logOffBody+8:], 0)
-	binary.LittleEndian.PutUint64(h[LogOffSum:], logSum(b))
+	binary.LittleEndian.PutUint64(h[LogOffLength:], uint64(l.n)|cells<<32) // length and cells in one word
+	binary.LittleEndian.PutUint64(h[logOffReserved:], 0)
+	binary.LittleEndian.PutUint64(h[logOffReserved+8:], 0)
+	binary.LittleEndian.PutUint64(h[logOffReserved+16:], 0)
+	binary.LittleEndian.PutUint64(h[LogOffSum:], logSum(b, l.images))
 	return l.n, nil
 }
 
-// logSum is the sum of the entry that fills b: at least LogHeaderSize bytes, a multiple of 8.
-func logSum(b []byte) uint64 {
+// logSum is the sum of an entry in b whose list ends at an offset.
+func logSum(b []byte, end int) uint64 {
 	h := b[:LogHeaderSize]
 	return framedSum(
 		binary.LittleEndian.Uint64(h[LogOffToken:]),
 		binary.LittleEndian.Uint64(h[LogOffEpoch:]),
 		binary.LittleEndian.Uint64(h[LogOffLength:]),
-		binary.LittleEndian.Uint64(h[LogOffImages:]),
-		b[logOffBody:])
+		binary.LittleEndian.Uint64(h[logOffReserved:]),
+		b[LogHeaderSize:end])
 }
 
 // LogEntry is a decoded entry. It is a view of the buffer it was decoded from.
@@ -217,27 +201,42 @@ func (e *LogEntry) Cells() int { return len(e.cells) / LogCellSize }
 
 // Cell returns the cell at index i of the list.
 func (e *LogEntry) Cell(i int) LogCell {
+	c, _ := e.at(i)
+	return c
+}
+
+// at returns a cell, and the bytes of its kept image.
+func (e *LogEntry) at(i int) (LogCell, uint64) {
 	b := e.cells[i*LogCellSize:][:LogCellSize]
 	return LogCell{
 		Addr: Addr(binary.LittleEndian.Uint64(b[0:])),
 		Old:  Version(binary.LittleEndian.Uint64(b[8:])),
 		New:  Version(binary.LittleEndian.Uint64(b[16:])),
-	}
+	}, binary.LittleEndian.Uint64(b[24:])
 }
 
 // ImageCount returns the number of old images that are kept in this entry.
 func (e *LogEntry) ImageCount() int { return e.kept }
 
-// Images calls yield with every kept image and the index of its cell, in the order they were added, until
+// virgin is the image of a cell that was never written.
+var virgin [HeaderSize]byte
+
+// Images calls yield with every kept image and the index of its cell, in the order of the list, until
 // yield returns false. It is an iterator: for i, image := range e.Images.
 func (e *LogEntry) Images(yield func(cell int, image []byte) bool) {
-	for b := e.images; len(b) >= LogImageHeader; {
-		i := binary.LittleEndian.Uint32(b[0:])
-		end := LogImageHeader + int(binary.LittleEndian.Uint32(b[4:]))
-		if !yield(int(i), b[LogImageHeader:end:end]) {
+	rest := e.images
+	for i := range e.Cells() {
+		c, n := e.at(i)
+		if n == 0 {
+			continue
+		}
+		image := virgin[:]
+		if c.Old != 0 {
+			image, rest = rest[:n:n], rest[n:]
+		}
+		if !yield(i, image) {
 			return
 		}
-		b = b[end:]
 	}
 }
 
@@ -254,52 +253,58 @@ func DecodeLog(b []byte) (LogEntry, error) {
 	}
 	length := uint64(binary.LittleEndian.Uint32(h[LogOffLength:]))
 	cells := uint64(binary.LittleEndian.Uint32(h[LogOffCount:]))
-	kept := uint64(binary.LittleEndian.Uint32(h[LogOffImages:]))
 	if length < LogHeaderSize || length%8 != 0 || length > uint64(len(b)) {
 		return LogEntry{}, corruptLog("length is %d, want a multiple of 8 from %d to %d", length, LogHeaderSize, len(b))
 	}
+	end := LogHeaderSize + cells*LogCellSize
+	if end > length {
+		return LogEntry{}, corruptLog("%d cells in an entry of %d bytes", cells, length)
+	}
 	b = b[:length:length]
-	if got, want := binary.LittleEndian.Uint64(h[LogOffSum:]), logSum(b); got != want {
+	if got, want := binary.LittleEndian.Uint64(h[LogOffSum:]), logSum(b, int(end)); got != want {
 		return LogEntry{}, corruptLog("sum is %#x, the bytes have %#x", got, want)
 	}
-	// The sum holds: what follows was written by a faulty or newer builder, not torn.
 	if !allZero(h[logOffReserved:]) {
 		return LogEntry{}, corruptLog("reserved bytes are not zero")
 	}
 	e := LogEntry{
-		Token: binary.LittleEndian.Uint64(h[LogOffToken:]),
-		Epoch: binary.LittleEndian.Uint64(h[LogOffEpoch:]),
-		State: LogState(binary.LittleEndian.Uint64(h[LogOffState:])),
-		size:  int(length),
-		kept:  int(kept),
+		Token:  binary.LittleEndian.Uint64(h[LogOffToken:]),
+		Epoch:  binary.LittleEndian.Uint64(h[LogOffEpoch:]),
+		State:  LogState(binary.LittleEndian.Uint64(h[LogOffState:])),
+		size:   int(length),
+		cells:  b[LogHeaderSize:end:end],
+		images: b[end:],
 	}
 	switch e.State {
 	case LogOpen, LogCommitted, LogAborted:
 	default:
 		return LogEntry{}, corruptLog("state is %d, want open (1), committed (2) or aborted (3)", uint64(e.State))
 	}
-	end := LogHeaderSize + cells*LogCellSize
-	if end > length {
-		return LogEntry{}, corruptLog("%d cells in an entry of %d bytes", cells, length)
-	}
-	e.cells = b[LogHeaderSize:end:end]
-	e.images = b[end:]
 	rest := e.images
-	for i := range kept {
-		if len(rest) < LogImageHeader {
-			return LogEntry{}, corruptLog("image %d of %d is missing", i, kept)
+	for i := range e.Cells() {
+		c, n := e.at(i)
+		if n == 0 {
+			continue
 		}
-		index := uint64(binary.LittleEndian.Uint32(rest[0:]))
-		n := uint64(binary.LittleEndian.Uint32(rest[4:]))
-		rest = rest[LogImageHeader:]
-		if index >= cells {
-			return LogEntry{}, corruptLog("image %d is of cell %d, the entry has %d cells", i, index, cells)
+		e.kept++
+		if c.Old == 0 {
+			if n != HeaderSize {
+				return LogEntry{}, corruptLog("the image of cell %d, never written, has %d bytes, want %d", i, n, HeaderSize)
+			}
+			continue
 		}
-		if n < HeaderSize || n%8 != 0 || n > uint64(len(rest)) {
-			return LogEntry{}, corruptLog("image %d has length %d, want a multiple of 8 from %d to %d", i, n, HeaderSize, len(rest))
+		if n > uint64(len(rest)) {
+			return LogEntry{}, corruptLog("the image of cell %d has %d bytes, %d are left", i, n, len(rest))
 		}
-		if binary.LittleEndian.Uint64(rest[OffLock:]) != 0 {
-			return LogEntry{}, corruptLog("image %d has a lock", i)
+		image := rest[:n:n]
+		if Verify(image, c.Addr, len(image)) != Valid || n != uint64(ImageLen(image)) {
+			return LogEntry{}, corruptLog("the image of cell %d, %v, was not sealed for it", i, c.Addr)
+		}
+		if v := CellVersion(image); v != c.Old {
+			return LogEntry{}, corruptLog("the image of cell %d has version %v, want %v", i, v, c.Old)
+		}
+		if Lock(image) != 0 {
+			return LogEntry{}, corruptLog("the image of cell %d has a lock", i)
 		}
 		rest = rest[n:]
 	}

@@ -2,12 +2,10 @@ package layout
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -21,9 +19,7 @@ var (
 	_ = [1]struct{}{}[LogOffSum-24]
 	_ = [1]struct{}{}[LogOffLength-32]
 	_ = [1]struct{}{}[LogOffCount-36]
-	_ = [1]struct{}{}[LogOffImages-40]
-	_ = [1]struct{}{}[logOffReserved-44]
-	_ = [1]struct{}{}[logOffBody-48]
+	_ = [1]struct{}{}[logOffReserved-40]
 	_ = [1]struct{}{}[LogHeaderSize-64]
 	_ = [1]struct{}{}[maxLogSize%8]
 )
@@ -48,12 +44,11 @@ func buildLog(t testing.TB, buf []byte, token, epoch uint64, cells []LogCell, im
 // addAll adds cells, with those images that there are.
 func addAll(l *LogBuilder, cells []LogCell, images []testImage) {
 	for i, c := range cells {
+		var image []byte
 		if len(images) > 0 && images[0].cell == i {
-			l.Add(c.Addr, c.Old, c.New, images[0].b)
-			images = images[1:]
-		} else {
-			l.AddCell(c.Addr, c.Old, c.New)
+			image, images = images[0].b, images[1:]
 		}
+		l.Add(c.Addr, c.Old, c.New, image)
 	}
 }
 
@@ -79,17 +74,34 @@ func checkLog(t testing.TB, e *LogEntry, token, epoch uint64, cells []LogCell, i
 	}
 }
 
+// sampleImage returns an old image of a cell, and its version.
+func sampleImage(rng *rand.Rand, addr Addr) (Version, []byte) {
+	if rng.IntN(4) == 0 {
+		return 0, make([]byte, HeaderSize)
+	}
+	v := Version(rng.Uint64())&CounterMask | 1
+	key, value := randomBytes(rng, rng.IntN(40)), randomBytes(rng, rng.IntN(300))
+	b := make([]byte, ImageSize(len(key), len(value)))
+	EncodeCell(b, addr, v, rng.Uint64(), KindRecord, key, value)
+	binary.LittleEndian.PutUint64(b, rng.Uint64()) // whoever logs it holds its lock
+	return v, b
+}
+
 func sampleLog(rng *rand.Rand, ncells int) (cells []LogCell, images []testImage, size int) {
 	bytesOf := 0
 	for i := range ncells {
-		cells = append(cells, LogCell{Addr: Addr(rng.Uint64()), Old: Version(rng.Uint64()), New: Version(rng.Uint64())})
+		c := LogCell{Addr: Addr(rng.Uint64()), Old: Version(rng.Uint64()), New: Version(rng.Uint64())}
 		if rng.IntN(2) == 0 {
-			b := randomBytes(rng, HeaderSize+8*rng.IntN(40))
+			var b []byte
+			c.Old, b = sampleImage(rng, c.Addr)
 			images = append(images, testImage{i, b})
-			bytesOf += len(b)
+			if c.Old != 0 {
+				bytesOf += len(b)
+			}
 		}
+		cells = append(cells, c)
 	}
-	return cells, images, LogSize(ncells, len(images), bytesOf)
+	return cells, images, LogSize(ncells, bytesOf)
 }
 
 func TestLogRoundTrip(t *testing.T) {
@@ -117,7 +129,8 @@ func TestLogRoundTrip(t *testing.T) {
 func TestLogSumIsXXH64OfTheConcatenation(t *testing.T) {
 	cells, images, size := sampleLog(rand.New(rand.NewPCG(11, 12)), 7)
 	b := buildLog(t, make([]byte, size), 1, 2, cells, images)
-	want := xxhash.Sum64(append(bytes.Clone(b[:LogOffState]), b[LogOffLength:]...))
+	words := append(bytes.Clone(b[:LogOffState]), b[LogOffLength:logOffReserved+8]...)
+	want := xxhash.Sum64(append(words, b[LogHeaderSize:LogHeaderSize+7*LogCellSize]...))
 	if got := binary.LittleEndian.Uint64(b[LogOffSum:]); got != want {
 		t.Errorf("sum %#x, want %#x", got, want)
 	}
@@ -163,14 +176,13 @@ func TestLogBuilderMisuse(t *testing.T) {
 		do   func(l *LogBuilder)
 	}{
 		{"a cell too few", func(*LogBuilder) {}},
-		{"a cell too many", func(l *LogBuilder) { l.AddCell(1, 2, 3); l.AddCell(1, 2, 3); l.AddCell(1, 2, 3) }},
-		{"an image too many", func(l *LogBuilder) { l.AddCell(1, 2, 3); l.AddCell(1, 2, 3); l.Add(1, 2, 3, image) }},
+		{"a cell too many", func(l *LogBuilder) { l.Add(1, 2, 3, nil); l.Add(1, 2, 3, nil); l.Add(1, 2, 3, nil) }},
 		{"image without a header", func(l *LogBuilder) { l.Add(1, 2, 3, image[:32]) }},
 		{"image of odd length", func(l *LogBuilder) { l.Add(1, 2, 3, make([]byte, HeaderSize+1)) }},
 	} {
 		var l LogBuilder
 		l.Begin(make([]byte, 4096), 1, 2, 3)
-		l.AddCell(1, 2, 3)
+		l.Add(1, 2, 3, nil)
 		c.do(&l)
 		l.Add(1, 2, 3, image) // a right call behind a wrong one mends nothing
 		if _, err := l.Finish(); err == nil || errors.Is(err, ErrLogTooLarge) {
@@ -244,30 +256,57 @@ func TestLogCutInHalf(t *testing.T) {
 	}
 }
 
+// Over an older entry of the same cells, of which the images have not been replaced,
+// the new header and list are no whole entry: the old images are sealed, but of other
+// versions.
+func TestLogRefusesImagesOfAnOlderEntry(t *testing.T) {
+	const addr = Addr(0x1f40)
+	entry := func(v Version, old string) []byte {
+		image := make([]byte, CellAlign)
+		EncodeCell(image, addr, v, 7, KindRecord, []byte("accounts"), []byte(old))
+		return buildLog(t, make([]byte, 256), uint64(v), 1, []LogCell{{addr, v, v + 1}}, []testImage{{0, image}})
+	}
+	older, newer := entry(5, "0123456789abcdef"), entry(6, "fedcba9876543210")
+	const images = LogHeaderSize + LogCellSize
+	mixed := append(bytes.Clone(newer[:images]), older[images:]...)
+	if _, err := DecodeLog(mixed); !errors.Is(err, ErrLogCorrupt) || !strings.Contains(err.Error(), "has version 5, want 6") {
+		t.Errorf("the image of version 5 in the entry of version 6: %v", err)
+	}
+}
+
 // Entries whose sum holds, but which no builder writes.
 func TestLogRefusesNonsenseWithAGoodSum(t *testing.T) {
-	const size = LogHeaderSize + 2*LogCellSize + 2*(LogImageHeader+HeaderSize)
-	first := LogHeaderSize + 2*LogCellSize
+	image := make([]byte, CellAlign)
+	EncodeCell(image, 1, 2, 7, KindRecord, []byte("accounts"), []byte("0123456789abcdef"))
+	const list = LogHeaderSize
+	const end = list + 2*LogCellSize
+	const size = end + CellAlign
 	for _, c := range []struct {
 		says string
 		do   func(b []byte)
 	}{
-		{"reserved", func(b []byte) { b[44] = 1 }},
+		{"reserved", func(b []byte) { b[40] = 1 }},
 		{"reserved", func(b []byte) { b[63] = 1 }},
 		{"cells in an entry", func(b []byte) { binary.LittleEndian.PutUint32(b[LogOffCount:], 1<<32-1) }},
-		{"image 2 of 3 is missing", func(b []byte) { binary.LittleEndian.PutUint32(b[LogOffImages:], 3) }},
-		{"behind the last image", func(b []byte) { binary.LittleEndian.PutUint32(b[LogOffImages:], 1) }},
-		{"is of cell 2", func(b []byte) { binary.LittleEndian.PutUint32(b[first:], 2) }},
-		{"has length 41", func(b []byte) { binary.LittleEndian.PutUint32(b[first+4:], 41) }},
-		{"has length 0", func(b []byte) { binary.LittleEndian.PutUint32(b[first+4:], 0) }},
-		{"has length 4294967288", func(b []byte) { binary.LittleEndian.PutUint32(b[first+4:], 1<<32-8) }},
-		{"has a lock", func(b []byte) { b[first+LogImageHeader] = 1 }},
+		{"has 64 bytes, want 40", func(b []byte) { binary.LittleEndian.PutUint64(b[list+8:], 0) }},
+		{"64 bytes behind the last image", func(b []byte) { binary.LittleEndian.PutUint64(b[list+24:], 0) }},
+		{"has 65 bytes, 64 are left", func(b []byte) { binary.LittleEndian.PutUint64(b[list+24:], 65) }},
+		{"has 18446744073709551615 bytes", func(b []byte) { binary.LittleEndian.PutUint64(b[list+24:], 1<<64-1) }},
+		{"was not sealed for it", func(b []byte) { binary.LittleEndian.PutUint64(b[list+24:], 56) }},
+		{"was not sealed for it", func(b []byte) { binary.LittleEndian.PutUint64(b[list+24:], 1) }},
+		{"was not sealed for it", func(b []byte) { binary.LittleEndian.PutUint64(b[list:], 9) }},
+		{"was not sealed for it", func(b []byte) { b[end+50]++ }},
+		{"has version 2, want 3", func(b []byte) { binary.LittleEndian.PutUint64(b[list+8:], 3) }},
+		{"has version 2+pending, want 2", func(b []byte) { b[end+OffVersion+7] |= 0x80 }},
+		{"has a lock", func(b []byte) { b[end] = 1 }},
 	} {
-		cells := []LogCell{{1, 2, 3}, {4, 5, 6}}
-		image := make([]byte, HeaderSize)
-		b := buildLog(t, make([]byte, size), 1, 2, cells, []testImage{{0, image}, {1, image}})
+		cells := []LogCell{{1, 2, 3}, {4, 0, 6}}
+		b := buildLog(t, make([]byte, size), 1, 2, cells, []testImage{{0, image}, {1, make([]byte, HeaderSize)}})
+		if len(b) != size {
+			t.Fatalf("%d bytes, want %d", len(b), size)
+		}
 		c.do(b)
-		binary.LittleEndian.PutUint64(b[LogOffSum:], logSum(b))
+		binary.LittleEndian.PutUint64(b[LogOffSum:], logSum(b, end))
 		if _, err := DecodeLog(b); !errors.Is(err, ErrLogCorrupt) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("want an error that says %q, got %v", c.says, err)
 		}
@@ -283,7 +322,7 @@ func TestLogRefusesNonsenseWithAGoodSum(t *testing.T) {
 
 func TestLogImagesStopsWhenAsked(t *testing.T) {
 	image := make([]byte, HeaderSize)
-	b := buildLog(t, make([]byte, 1024), 1, 2, []LogCell{{1, 2, 3}}, []testImage{{0, image}, {0, image}})
+	b := buildLog(t, make([]byte, 1024), 1, 2, []LogCell{{1, 0, 3}, {2, 0, 3}}, []testImage{{0, image}, {1, image}})
 	e, err := DecodeLog(b)
 	if err != nil {
 		t.Fatal(err)
@@ -304,8 +343,8 @@ func TestLogAllocatesNothing(t *testing.T) {
 	noAllocs(t, "LogBuilder", func() {
 		var image [128]byte
 		l.Begin(buf, 1, 2, 2)
-		l.AddCell(1, 2, 3)
-		l.Add(4, 5, 6, image[:])
+		l.Add(1, 2, 3, nil)
+		l.Add(4, 0, 6, image[:HeaderSize])
 		if _, err := l.Finish(); err != nil {
 			t.Fatal(err)
 		}
@@ -325,7 +364,7 @@ func TestLogAllocatesNothing(t *testing.T) {
 	})
 	noAllocs(t, "LogBuilder, too large", func() {
 		l.Begin(buf[:70], 1, 2, 1)
-		l.AddCell(1, 2, 3)
+		l.Add(1, 2, 3, nil)
 		if _, err := l.Finish(); err == nil {
 			t.Fatal("no error")
 		}
@@ -344,8 +383,10 @@ func FuzzDecodeLog(f *testing.F) {
 		// A right sum is beyond a fuzzer; with it the structure behind the sum is reached.
 		if reseal && len(b) >= LogHeaderSize {
 			n := len(b) &^ 7
+			cells := min(int(b[LogOffCount]), (n-LogHeaderSize)/LogCellSize)
 			binary.LittleEndian.PutUint32(b[LogOffLength:], uint32(n))
-			binary.LittleEndian.PutUint64(b[LogOffSum:], logSum(b[:n]))
+			binary.LittleEndian.PutUint32(b[LogOffCount:], uint32(cells))
+			binary.LittleEndian.PutUint64(b[LogOffSum:], logSum(b, LogHeaderSize+cells*LogCellSize))
 		}
 		e, err := DecodeLog(b)
 		if err != nil {
@@ -364,14 +405,6 @@ func FuzzDecodeLog(f *testing.F) {
 		}
 		for i, image := range e.Images {
 			images = append(images, testImage{i, image})
-		}
-		if !slices.IsSortedFunc(images, func(a, b testImage) int { return cmp.Compare(a.cell, b.cell) }) {
-			return // whole, but not what a builder makes
-		}
-		for i := 1; i < len(images); i++ {
-			if images[i].cell == images[i-1].cell {
-				return // nor is this
-			}
 		}
 		addAll(&l, cells, images)
 		n, err := l.Finish()
@@ -405,8 +438,10 @@ func BenchmarkLogBuilder(b *testing.B) {
 }
 
 func BenchmarkDecodeLog(b *testing.B) {
-	image := make([]byte, 64)
-	buf := buildLog(b, make([]byte, 4096), 1, 2, []LogCell{{1, 2, 3}, {4, 5, 6}}, []testImage{{0, image}, {1, image}})
+	one, two := make([]byte, 64), make([]byte, 64)
+	EncodeCell(one, 1, 2, 7, KindRecord, []byte("accounts"), []byte("0123456789abcdef"))
+	EncodeCell(two, 4, 5, 7, KindRecord, []byte("accounts"), []byte("0123456789abcdef"))
+	buf := buildLog(b, make([]byte, 4096), 1, 2, []LogCell{{1, 2, 3}, {4, 5, 6}}, []testImage{{0, one}, {1, two}})
 	for b.Loop() {
 		if _, err := DecodeLog(buf); err != nil {
 			b.Fatal(err)

@@ -87,7 +87,7 @@ func (tx *Tx) createTable(s Schema) error {
 // makes: a delete that leaves an overflow bucket empty changes the record, the
 // headers of three buckets of its chain, and the overflow cursor.
 func deleteLog(s Schema) int {
-	return layout.LogSize(5, 5, layout.ImageSize(s.KeySize, s.ValueSize)+3*layout.BucketHeaderImage+layout.ImageSize(0, layout.OverflowCursorSize))
+	return layout.LogSize(5, layout.ImageSize(s.KeySize, s.ValueSize)+3*layout.BucketHeaderImage+layout.ImageSize(0, layout.OverflowCursorSize))
 }
 
 // firstTableID leaves the small ids to the engine's own tables.

@@ -77,7 +77,9 @@ func (tx *Tx) collect() error {
 			if err := tx.seal(c); err != nil {
 				return err
 			}
-			tx.oldBytes += int(c.oldLen)
+			if c.ver != 0 {
+				tx.oldBytes += int(c.oldLen)
+			}
 			tx.writes = append(tx.writes, c)
 		case c.read && !c.locked:
 			tx.reads = append(tx.reads, c)
@@ -211,7 +213,7 @@ func (tx *Tx) cursorAt(addr layout.Addr) *layout.OverflowCursor {
 }
 
 // logSize is what an entry over all written cells takes.
-func (tx *Tx) logSize() int { return layout.LogSize(len(tx.writes), len(tx.writes), tx.oldBytes) }
+func (tx *Tx) logSize() int { return layout.LogSize(len(tx.writes), tx.oldBytes) }
 
 // buildLogs makes the log entry of every node that holds a copy of a written
 // cell. Where all nodes hold all shards they share one.
@@ -254,11 +256,11 @@ func (tx *Tx) buildLog(node int) (coord.Buf, error) {
 	b := &tx.u.builder
 	b.Begin(buf.B(), uint64(tx.token), co.Epoch(), len(tx.writes))
 	for _, c := range tx.writes {
+		var image []byte
 		if node < 0 || co.Holds(node, c.addr.Shard()) {
-			b.Add(c.addr, c.ver, c.newVer, c.mem.B()[:c.oldLen])
-		} else {
-			b.AddCell(c.addr, c.ver, c.newVer)
+			image = c.mem.B()[:c.oldLen]
 		}
+		b.Add(c.addr, c.ver, c.newVer, image)
 	}
 	n, err := b.Finish()
 	return buf.Slice(0, n), err

@@ -18,7 +18,7 @@ func TestLargestTransaction(t *testing.T) {
 	tab := newTable(t, db, "t", 8, 16, 1000)
 	slot := shape(3, 3).LogSlot
 	most := 0
-	for image := layout.ImageSize(8, 16); layout.LogSize(most+1, most+1, (most+1)*image) <= int(slot); {
+	for image := layout.ImageSize(8, 16); layout.LogSize(most+1, (most+1)*image) <= int(slot); {
 		most++
 	}
 	for i := range most + 1 {
