@@ -25,6 +25,7 @@ type arrow struct {
 var arrows = map[string]arrow{
 	"verbs":                 {},
 	"verbs/mem":             {to: []string{"verbs", "internal/words"}},
+	"verbs/sim":             {to: []string{"verbs"}},
 	"verbs/verbstest":       {to: []string{"verbs", "internal/words"}},
 	"layout":                {},
 	"lock":                  {to: []string{"verbs", "layout"}},
