@@ -20,10 +20,47 @@ func CatalogMeta(shards int) layout.TableMeta {
 	return m
 }
 
+// tableLog is the size of the largest log entry of a transaction that creates or
+// drops a table: it changes every shard's allocator and the table's entry in the
+// catalog, and of that table's cells the headers of three buckets of a chain and the
+// overflow cursor, where a bucket is chained or given back.
+func tableLog(shards int) uint64 {
+	images := shards*layout.ImageSize(0, layout.FreeListSize) + layout.ImageSize(layout.MaxTableName, layout.TableMetaSize(shards)) +
+		3*layout.BucketHeaderImage + layout.ImageSize(0, layout.OverflowCursorSize)
+	return uint64(layout.LogSize(shards+5, images))
+}
+
+// OutcomesID is the id of the table of outcomes.
+const OutcomesID = 2
+
+// Sizes of what the table of outcomes holds: under a token, what became of it.
+const (
+	OutcomeKey   = 8
+	OutcomeValue = 8
+)
+
+// OutcomesMeta describes the table in which recovery keeps what it has decided about
+// transactions of dead coordinators: it lies behind the catalog, so that no recovery
+// has to make it. It holds what two recoveries may find at most: two log slots for
+// each session.
+func OutcomesMeta(shards, sessions int) layout.TableMeta {
+	c := CatalogMeta(shards)
+	m := PlanTable(OutcomeKey, OutcomeValue, uint64(max(2*logSlots*sessions, leastOutcomes)), shards)
+	m.ID = OutcomesID
+	size := TableBytes(&m)
+	for s := range shards {
+		m.Extents = append(m.Extents, layout.Extent{Shard: uint16(s), Off: align(c.Extents[s].Off+c.Extents[s].Len, 64), Len: size})
+	}
+	return m
+}
+
+// leastOutcomes is how many outcomes are kept at least.
+const leastOutcomes = 64
+
 // firstFree is the offset in an extent behind what is reserved.
-func firstFree(shards int) uint64 {
-	m := CatalogMeta(shards)
-	return align(reservedPerExtent+TableBytes(&m), 4096)
+func firstFree(shards, sessions int) uint64 {
+	m := OutcomesMeta(shards, sessions)
+	return align(m.Extents[0].Off+m.Extents[0].Len, 4096)
 }
 
 // Fill of hash tables: on average bucketFill of 8 slots are used when the table

@@ -2,6 +2,7 @@ package coord
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -20,14 +21,10 @@ type Cluster struct {
 	mu      sync.Mutex
 	closed  bool
 	nextID  int
-	members map[uint16]member
+	members map[uint16]*member
+	fenced  map[uint16]bool // coordinators that every memory node has fenced
 	places  []bool
 	epoch   uint64
-}
-
-type member struct {
-	m    Member
-	seat Seat
 }
 
 var _ Directory = (*Cluster)(nil)
@@ -43,7 +40,7 @@ func NewCluster(cfg ClusterConfig, newDevice func(name string) (verbs.Device, er
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{newDevice: newDevice, layout: l, members: make(map[uint16]member),
+	c := &Cluster{newDevice: newDevice, layout: l, members: make(map[uint16]*member), fenced: make(map[uint16]bool),
 		places: make([]bool, cfg.Coordinators), epoch: l.Header.Epoch}
 	for i := range cfg.MemoryNodes {
 		dev, err := newDevice(fmt.Sprintf("memory-%d", i))
@@ -104,18 +101,27 @@ func (c *Cluster) Join(_ context.Context, m Member) (Seat, error) {
 	}
 	c.nextID++
 	c.places[place] = true
-	s := Seat{ID: uint16(c.nextID), Place: place, Epoch: c.epoch}
-	c.members[s.ID] = member{m, s}
+	s := Seat{ID: uint16(c.nextID), Place: place, Epoch: c.epoch, Beats: m.Beats()}
+	for id, o := range c.members {
+		if o.settled {
+			m.Recovered(id)
+		}
+	}
+	c.members[s.ID] = &member{m: m, seat: s}
 	return s, nil
 }
 
-// Leave ends a membership.
+// Leave ends a membership. The place of one that is being recovered is free when
+// that is over.
 func (c *Cluster) Leave(s Seat) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.members[s.ID]; ok {
-		delete(c.members, s.ID)
-		c.places[s.Place] = false
+	switch m := c.members[s.ID]; {
+	case m == nil:
+	case m.claimed != 0:
+		m.left = true
+	default:
+		c.forget(m)
 	}
 	return nil
 }
@@ -128,12 +134,15 @@ func (c *Cluster) node(i int) (*MemNode, error) {
 }
 
 // Connect makes the responder's QP.
-func (c *Cluster) Connect(_ context.Context, node int, from verbs.Endpoint) (verbs.Endpoint, error) {
+func (c *Cluster) Connect(_ context.Context, node int, id uint16, from verbs.Endpoint) (verbs.Endpoint, error) {
 	n, err := c.node(node)
 	if err != nil {
 		return verbs.Endpoint{}, err
 	}
-	e, err := n.accept(from)
+	e, err := n.accept(id, from)
+	if errors.Is(err, ErrFenced) {
+		return verbs.Endpoint{}, err
+	}
 	if err != nil {
 		return verbs.Endpoint{}, fmt.Errorf("%w: %w", ErrNoNode, err)
 	}
@@ -158,14 +167,10 @@ func (c *Cluster) NewEpoch(ctx context.Context) (uint64, error) {
 	}
 	c.epoch++
 	epoch := c.epoch
-	members := make([]member, 0, len(c.members))
-	for _, m := range c.members {
-		members = append(members, m)
-	}
+	members := c.list()
 	c.mu.Unlock()
-	slices.SortFunc(members, func(a, b member) int { return int(a.seat.ID) - int(b.seat.ID) })
 	for _, m := range members {
-		if err := m.m.Drain(ctx, epoch); err != nil {
+		if err := c.drained(ctx, m.seat.ID, epoch); err != nil {
 			return 0, fmt.Errorf("coord: epoch %d: coordinator %d has not drained: %w", epoch, m.seat.ID, err)
 		}
 	}

@@ -16,14 +16,14 @@ func TestJoinAndLeave(t *testing.T) {
 	ids := make(map[uint16]bool)
 	var seats []Seat
 	for range 4 {
-		s, err := c.Join(ctx, nil)
+		s, err := c.Join(ctx, &fakeMember{})
 		if err != nil || ids[s.ID] || s.ID == 0 {
 			t.Fatalf("seat %+v, %v", s, err)
 		}
 		ids[s.ID] = true
 		seats = append(seats, s)
 	}
-	_, err := c.Join(ctx, nil)
+	_, err := c.Join(ctx, &fakeMember{})
 	wantErr(t, err, ErrNoSeat, "4 have joined", "Coordinators")
 	for range 10 {
 		if err := c.Leave(seats[2]); err != nil {
@@ -32,7 +32,7 @@ func TestJoinAndLeave(t *testing.T) {
 		if err := c.Leave(seats[2]); err != nil { // again: nothing
 			t.Error(err)
 		}
-		s, err := c.Join(ctx, nil)
+		s, err := c.Join(ctx, &fakeMember{})
 		if err != nil || ids[s.ID] || s.Place != seats[2].Place {
 			t.Fatalf("seat %+v, %v; want place %d with a fresh id", s, err, seats[2].Place)
 		}
@@ -43,7 +43,7 @@ func TestJoinAndLeave(t *testing.T) {
 	if err := c.Leave(seats[0]); err != nil {
 		t.Error(err)
 	}
-	_, err = c.Join(ctx, nil)
+	_, err = c.Join(ctx, &fakeMember{})
 	wantErr(t, err, ErrNoSeat, "65535", "ids")
 	for _, s := range seats {
 		_ = c.Leave(s)
@@ -55,7 +55,7 @@ func TestConnectToNobody(t *testing.T) {
 	c := newTestCluster(t, small(2, 1))
 	ctx := context.Background()
 	for _, n := range []int{-1, 2} {
-		_, err := c.Connect(ctx, n, verbs.Endpoint{})
+		_, err := c.Connect(ctx, n, 1, verbs.Endpoint{})
 		wantErr(t, err, ErrNoNode, "there are 2")
 		wantErr(t, c.Disconnect(ctx, n, 1), ErrNoNode)
 	}
@@ -65,7 +65,7 @@ func TestConnectToNobody(t *testing.T) {
 	if err := c.Node(1).Close(); err != nil {
 		t.Errorf("close again: %v", err)
 	}
-	_, err := c.Connect(ctx, 1, verbs.Endpoint{})
+	_, err := c.Connect(ctx, 1, 1, verbs.Endpoint{})
 	wantErr(t, err, ErrNoNode, "memory node 1")
 	if err := c.Disconnect(ctx, 1, 77); err != nil {
 		t.Errorf("a QP of a node that is gone is gone: %v", err)
@@ -84,11 +84,11 @@ func TestClosedCluster(t *testing.T) {
 	}
 	_, err := c.Layout(ctx)
 	wantErr(t, err, ErrEnded)
-	_, err = c.Join(ctx, nil)
+	_, err = c.Join(ctx, &fakeMember{})
 	wantErr(t, err, ErrEnded)
 	_, err = c.NewEpoch(ctx)
 	wantErr(t, err, ErrEnded)
-	_, err = c.Connect(ctx, 0, verbs.Endpoint{})
+	_, err = c.Connect(ctx, 0, 1, verbs.Endpoint{})
 	wantErr(t, err, ErrNoNode)
 	if err := c.Close(); err != nil {
 		t.Errorf("close again: %v", err)

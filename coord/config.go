@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"fjord/layout"
 	"fjord/verbs"
 )
 
@@ -71,8 +72,8 @@ func (c ClusterConfig) Validate() error {
 		return fmt.Errorf("%w: Replicas is %d but there are %d memory nodes: every copy needs a node of its own",
 			ErrConfig, c.Replicas, c.MemoryNodes)
 	}
-	if c.LogSlot%64 != 0 {
-		return fmt.Errorf("%w: LogSlot is %d, right is a multiple of 64", ErrConfig, c.LogSlot)
+	if c.LogSlot%layout.CellAlign != 0 {
+		return fmt.Errorf("%w: LogSlot is %d, right is a multiple of %d", ErrConfig, c.LogSlot, layout.CellAlign)
 	}
 	_, err := planCluster(c)
 	return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"fjord/layout"
@@ -15,26 +16,30 @@ import (
 // memory, address cache and sessions. It is safe for concurrent use; its
 // Sessions are not.
 type Coordinator struct {
-	dir    Directory
-	dev    verbs.Device
-	rt     verbs.Runtime
-	pd     verbs.PD
-	mem    *verbs.Memory
-	mr     verbs.MR
-	seat   Seat
-	layout *Layout
-	shards []placement
-	first  []replica       // the primary of every shard
-	inline verbs.SendFlags // of unlocks: FlagInline, if that can be
-	local  chunks
-	pool   pool
+	dir      Directory
+	dev      verbs.Device
+	rt       verbs.Runtime
+	pd       verbs.PD
+	mem      *verbs.Memory
+	mr       verbs.MR
+	standing standing
+	layout   *Layout
+	shards   []placement
+	first    []replica       // the primary of every shard
+	inline   verbs.SendFlags // of unlocks: FlagInline, if that can be
+	local    chunks
+	pool     pool
 
 	// Cache remembers where keys were found.
 	Cache *AddrCache
 
-	epoch   atomic.Uint64
-	onDrain func(ctx context.Context, epoch uint64) error
-	closed  atomic.Bool
+	epoch    atomic.Uint64
+	onDrain  func(ctx context.Context, epoch uint64) error
+	onRejoin func(old, now uint16)
+	closed   atomic.Bool
+	heart    heart
+
+	recovered *ids // coordinators whose locks may be released
 }
 
 // placement is a shard's replicas, ready for posting.
@@ -57,6 +62,21 @@ type Config struct {
 	OnDrain func(ctx context.Context, epoch uint64) error
 	// NewUser makes what hangs on a session in Session.User.
 	NewUser func(*Session) any
+
+	// SuspectAfter is how long another coordinator's heartbeat may stand still before
+	// that is taken for dead and recovered. This one beats several times as often. 0: it
+	// shows no heartbeats, looks at none, and is never suspected. All coordinators of a
+	// cluster should have the same.
+	SuspectAfter time.Duration
+	// OnRecovered is called when the transactions of a dead coordinator are settled. It
+	// releases every lock that the dead has left, in all cells there are; its log area
+	// is given to another after that. nil: this coordinator recovers nobody.
+	OnRecovered func(ctx context.Context, r *Recovery) error
+	// Report is told of the recoveries that heartbeats have led to: r is nil if err is
+	// not.
+	Report func(suspect uint16, r *Recovery, err error)
+	// OnRejoin is told when this coordinator was fenced and has another id.
+	OnRejoin func(old, now uint16)
 }
 
 // Join makes a coordinator on a device of its own.
@@ -68,7 +88,8 @@ func Join(ctx context.Context, dir Directory, dev verbs.Device, cfg Config) (_ *
 	if cfg.Sessions < 1 || cfg.Sessions > int(l.Header.Sessions) {
 		return nil, fmt.Errorf("%w: Sessions is %d, the cluster's log areas allow 1 to %d", ErrConfig, cfg.Sessions, l.Header.Sessions)
 	}
-	c := &Coordinator{dir: dir, dev: dev, rt: dev.Runtime(), layout: l, Cache: NewAddrCache(cfg.Cache), onDrain: cfg.OnDrain}
+	c := &Coordinator{dir: dir, dev: dev, rt: dev.Runtime(), layout: l, Cache: NewAddrCache(cfg.Cache), onDrain: cfg.OnDrain, onRejoin: cfg.OnRejoin,
+		recovered: new(ids)}
 	if dev.Attr().MaxInline >= unlockSize {
 		c.inline = verbs.FlagInline
 	}
@@ -86,11 +107,14 @@ func Join(ctx context.Context, dir Directory, dev verbs.Device, cfg Config) (_ *
 			c.release()
 		}
 	}()
+	if err = c.heart.init(c, cfg); err != nil {
+		return nil, err
+	}
 	if c.pd, err = dev.AllocPD(); err != nil {
 		return nil, fmt.Errorf("coord: %w", err)
 	}
 	shared := min(sharedLocal, uint64(len(l.Nodes))*l.Header.RegionSize) // no more than there is to read
-	size := uint64(cfg.Sessions)*chunkSize + shared + 8*l.Header.LogSlotSize
+	size := uint64(cfg.Sessions+privateSessions)*chunkSize + shared + 8*l.Header.LogSlotSize
 	if c.mem, err = verbs.MapMemory(size, cfg.HugePages); err != nil {
 		return nil, fmt.Errorf("coord: %w", err)
 	}
@@ -102,15 +126,15 @@ func Join(ctx context.Context, dir Directory, dev verbs.Device, cfg Config) (_ *
 	}
 	c.local.init(c.mem.Bytes())
 	c.pool.init(c, cfg)
-	if c.seat, err = dir.Join(ctx, c); err != nil {
+	seat, err := dir.Join(ctx, c)
+	if err != nil {
 		return nil, err
 	}
-	c.reach(c.seat.Epoch)
+	c.standing.sit(seat)
+	c.reach(seat.Epoch)
+	c.heart.start()
 	return c, nil
 }
-
-// ID is the coordinator's number, part of every token.
-func (c *Coordinator) ID() uint16 { return c.seat.ID }
 
 // Runtime is the world of the coordinator's device.
 func (c *Coordinator) Runtime() verbs.Runtime { return c.rt }
@@ -156,6 +180,7 @@ func (c *Coordinator) Holds(node int, shard uint16) bool {
 // transactions that ran while it looked, and be used by ones that came after
 // them: hence twice.
 func (c *Coordinator) Drain(ctx context.Context, epoch uint64) error {
+	seat := c.Seat()
 	for range 2 {
 		if c.onDrain != nil {
 			// A closed coordinator begins nothing: only what it still runs is waited for.
@@ -166,6 +191,9 @@ func (c *Coordinator) Drain(ctx context.Context, epoch uint64) error {
 		if err := c.pool.drain(ctx); err != nil {
 			return err
 		}
+	}
+	if !c.closed.Load() && c.standing.now.Load() != uint64(seat.ID) {
+		return fmt.Errorf("%w: coordinator %d, before it had drained", ErrFenced, seat.ID)
 	}
 	c.reach(epoch)
 	return nil
@@ -184,12 +212,23 @@ func (c *Coordinator) Close(ctx context.Context) error {
 	if c.closed.Swap(true) {
 		return nil
 	}
+	c.standing.now.Store(0) // sessions look at it, and then at closed
 	quiet, err := c.pool.close(ctx)
+	if e := c.heart.stop(ctx); e != nil {
+		quiet = false
+		if err == nil {
+			err = e
+		}
+	}
 	if !quiet {
 		return err // a transaction still runs: its memory and its seat stay
 	}
-	if e := c.dir.Leave(c.seat); err == nil {
-		err = e
+	// What has an unknown outcome is left to who recovers this coordinator, and needs
+	// its seat for that: its silence tells.
+	if !c.pool.abandoned {
+		if e := c.dir.Leave(c.Seat()); err == nil {
+			err = e
+		}
 	}
 	c.release()
 	return err

@@ -20,12 +20,14 @@ type MemNode struct {
 
 	mu     sync.Mutex
 	closed bool
-	qps    map[uint32]verbs.QP
+	links  map[uint32]*link // by QPN
+	fenced map[uint16]bool  // coordinators that are refused
+	beats  uint64           // offset of the heartbeats in the region
 }
 
 // newMemNode maps and formats the region of node id of the cluster.
 func newMemNode(dev verbs.Device, id int, l *Layout, huge verbs.HugePages) (n *MemNode, err error) {
-	n = &MemNode{dev: dev, id: id, qps: make(map[uint32]verbs.QP)}
+	n = &MemNode{dev: dev, id: id, links: make(map[uint32]*link), fenced: make(map[uint16]bool), beats: l.Header.HeartbeatOffset}
 	defer func() {
 		if err != nil {
 			_ = n.Close() // the first error is the one to tell
@@ -60,7 +62,8 @@ func (n *MemNode) format(l *Layout) {
 			}
 			var free layout.FreeList
 			var value [layout.FreeListSize]byte
-			if err := free.Free(firstFree(len(l.Shards)), h.ExtentSize-firstFree(len(l.Shards))); err != nil {
+			first := firstFree(len(l.Shards), int(h.Sessions))
+			if err := free.Free(first, h.ExtentSize-first); err != nil {
 				panic(err) // an empty list takes any range
 			}
 			free.Encode(value[:])
@@ -76,13 +79,14 @@ func (n *MemNode) info() NodeInfo {
 	return NodeInfo{GID: n.dev.Attr().GID, Base: n.mr.Addr(), RKey: n.mr.RKey()}
 }
 
-// accept makes the responder's side of a connection, ready to receive.
-func (n *MemNode) accept(from verbs.Endpoint) (verbs.Endpoint, error) {
+// accept makes the responder's side of a connection with a coordinator, ready to
+// receive.
+func (n *MemNode) accept(id uint16, from verbs.Endpoint) (verbs.Endpoint, error) {
 	n.mu.Lock()
-	closed := n.closed
+	err := n.refusal(id)
 	n.mu.Unlock()
-	if closed {
-		return verbs.Endpoint{}, fmt.Errorf("coord: memory node %d: %w", n.id, verbs.ErrClosed)
+	if err != nil {
+		return verbs.Endpoint{}, err
 	}
 	qp, err := n.pd.CreateQP(verbs.QPInit{SendCQ: n.cq, RecvCQ: n.cq, MaxSendWR: 1, MaxSendSGE: 1})
 	if err != nil {
@@ -94,24 +98,13 @@ func (n *MemNode) accept(from verbs.Endpoint) (verbs.Endpoint, error) {
 		return verbs.Endpoint{}, fmt.Errorf("coord: memory node %d: %w", n.id, err)
 	}
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
-		return verbs.Endpoint{}, fmt.Errorf("coord: memory node %d: %w", n.id, verbs.ErrClosed)
-	}
-	n.qps[qp.Num()] = qp
-	return here, nil
-}
-
-// destroy ends a connection. It returns when no request of it is executing.
-func (n *MemNode) destroy(qpn uint32) error {
-	n.mu.Lock()
-	qp := n.qps[qpn]
-	delete(n.qps, qpn)
+	err = n.admit(id, qp)
 	n.mu.Unlock()
-	if qp == nil {
-		return nil // destroyed before
+	if err != nil {
+		_ = qp.Close() // the first error is the one to tell
+		return verbs.Endpoint{}, err
 	}
-	return qp.Close()
+	return here, nil
 }
 
 // Close stops the node as a power cut would.

@@ -52,6 +52,10 @@ const extentAlign = 2 << 20
 // shard, whose backups are the nodes after it.
 func planCluster(c ClusterConfig) (*Layout, error) {
 	n := c.MemoryNodes
+	if need := tableLog(n); c.LogSlot < need {
+		return nil, fmt.Errorf("%w: LogSlot is %d: to create or drop a table on %d memory nodes takes %d; right is %d at least",
+			ErrConfig, c.LogSlot, n, need, align(need, layout.CellAlign))
+	}
 	l := &Layout{Nodes: make([]NodeInfo, n), Shards: make([]ShardInfo, n)}
 	used := make([]map[int]bool, n) // extents taken at each node
 	for i := range used {
@@ -93,7 +97,7 @@ func planCluster(c ClusterConfig) (*Layout, error) {
 		}
 		size &^= 4095
 	}
-	if least := firstFree(n) + minExtent; size < least {
+	if least := firstFree(n, c.Sessions) + minExtent; size < least {
 		return nil, fmt.Errorf("%w: NodeMemory is %d: logs of %d coordinators × %d sessions × %d slots × %d bytes take %d, and %d extents need %d each; right is %d at least",
 			ErrConfig, c.NodeMemory, c.Coordinators, c.Sessions, logSlots, c.LogSlot, logs, extents, least,
 			start+uint64(extents)*least)

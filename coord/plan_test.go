@@ -32,7 +32,7 @@ func overlap(t *testing.T, spans []span) {
 func TestPlan(t *testing.T) {
 	for nodes := 1; nodes <= 16; nodes++ {
 		for replicas := 1; replicas <= min(nodes, 8); replicas++ {
-			cfg := ClusterConfig{MemoryNodes: nodes, Replicas: replicas, NodeMemory: 32 << 20, Coordinators: 3, Sessions: 5, LogSlot: minLogSlot}
+			cfg := ClusterConfig{MemoryNodes: nodes, Replicas: replicas, NodeMemory: 32 << 20, Coordinators: 3, Sessions: 5, LogSlot: max(minLogSlot, align(tableLog(nodes), 64))}
 			l, err := planCluster(cfg)
 			if err != nil {
 				t.Fatalf("%d nodes, %d copies: %v", nodes, replicas, err)
@@ -77,7 +77,7 @@ func TestPlan(t *testing.T) {
 				}
 				overlap(t, spans)
 			}
-			if h.ExtentSize < firstFree(nodes)+minExtent || h.ExtentSize%4096 != 0 || h.ExtentOffset%4096 != 0 {
+			if h.ExtentSize < firstFree(nodes, int(h.Sessions))+minExtent || h.ExtentSize%4096 != 0 || h.ExtentOffset%4096 != 0 {
 				t.Errorf("%d nodes, %d copies: extents of %d bytes from %#x on", nodes, replicas, h.ExtentSize, h.ExtentOffset)
 			}
 			// At most half of the memory goes to waste, for whatever reason.
@@ -117,6 +117,7 @@ func TestConfigValidate(t *testing.T) {
 		{func(c *ClusterConfig) { c.Coordinators = -1 }, []string{"Coordinators is -1", "1 to 1024"}},
 		{func(c *ClusterConfig) { c.Sessions = 5000 }, []string{"Sessions is 5000", "1 to 4096"}},
 		{func(c *ClusterConfig) { c.LogSlot = 100 }, []string{"LogSlot is 100", "4096 to"}},
+		{func(c *ClusterConfig) { c.MemoryNodes = 4 }, []string{"LogSlot is 4096", "4 memory nodes"}},
 		{func(c *ClusterConfig) { c.LogSlot = 4100 }, []string{"LogSlot is 4100", "multiple of 64"}},
 		{func(c *ClusterConfig) { c.NodeMemory = 0 }, []string{"NodeMemory is 0"}},
 		{func(c *ClusterConfig) { c.NodeMemory = 1 << 20; c.Sessions = 100 }, []string{"NodeMemory is 1048576", "100 sessions", "at least"}},
@@ -128,13 +129,17 @@ func TestConfigValidate(t *testing.T) {
 		if err == nil {
 			continue
 		}
-		if m := regexp.MustCompile(`right is (\d+) at least`).FindStringSubmatch(err.Error()); m != nil {
-			least, _ := strconv.ParseUint(m[1], 10, 64)
-			cfg.NodeMemory = least
+		if m := regexp.MustCompile(`(NodeMemory|LogSlot) is .* right is (\d+) at least`).FindStringSubmatch(err.Error()); m != nil {
+			least, _ := strconv.ParseUint(m[2], 10, 64)
+			field, step := &cfg.NodeMemory, uint64(4096)
+			if m[1] == "LogSlot" {
+				field, step = &cfg.LogSlot, layout.CellAlign
+			}
+			*field = least
 			if err := cfg.Validate(); err != nil {
 				t.Errorf("with what is named as enough: %v", err)
 			}
-			cfg.NodeMemory = least - 4096
+			*field = least - step
 			if err := cfg.Validate(); !errors.Is(err, ErrConfig) {
 				t.Errorf("with less than that: %v", err)
 			}
@@ -165,15 +170,18 @@ func TestFormat(t *testing.T) {
 				t.Errorf("allocator of shard %d on node %d is %v", s, n, st)
 			}
 			var f layout.FreeList
-			if err := f.Decode(layout.Value(cell)); err != nil || f.Total() != l.Header.ExtentSize-firstFree(3) {
+			if err := f.Decode(layout.Value(cell)); err != nil || f.Total() != l.Header.ExtentSize-firstFree(3, int(l.Header.Sessions)) {
 				t.Errorf("allocator of shard %d on node %d has %d bytes free, %v", s, n, f.Total(), err)
 			}
 		}
 	}
-	m := CatalogMeta(3)
-	for _, x := range m.Extents {
-		if x.Off < AllocatorAddr(0).Offset()+AllocatorSlot || x.Off+x.Len > firstFree(3) {
-			t.Errorf("the catalog lies at [%#x, %#x), between the allocator and %#x", x.Off, x.Off+x.Len, firstFree(3))
+	m, o, first := CatalogMeta(3), OutcomesMeta(3, int(l.Header.Sessions)), firstFree(3, int(l.Header.Sessions))
+	for i, x := range m.Extents {
+		if x.Off < AllocatorAddr(0).Offset()+AllocatorSlot || x.Off+x.Len > o.Extents[i].Off {
+			t.Errorf("the catalog lies at [%#x, %#x), not between the allocator and %#x", x.Off, x.Off+x.Len, o.Extents[i].Off)
+		}
+		if y := o.Extents[i]; y.Off%layout.CellAlign != 0 || y.Off+y.Len > first || y.Shard != x.Shard {
+			t.Errorf("the outcomes lie at [%#x, %#x) of shard %d, not before %#x", y.Off, y.Off+y.Len, y.Shard, first)
 		}
 	}
 }

@@ -20,6 +20,8 @@ var (
 	ErrNested = errors.New("coord: this goroutine runs a transaction already")
 	// ErrNoSession: all sessions stayed in use for longer than a transaction may take.
 	ErrNoSession = errors.New("coord: all sessions are in use")
+	// ErrNoMemory: large transactions hold the local memory that a session needs.
+	ErrNoMemory = errors.New("coord: no local memory for another session")
 	// ErrUnresolved: a transaction's outcome is unknown, so that nobody may rely on
 	// its being over. Retry after it was resolved.
 	ErrUnresolved = errors.New("coord: a transaction has an unknown outcome")
@@ -60,6 +62,8 @@ type pool struct {
 	numbers  int        // session numbers given out
 	queue    []verbs.Parker
 	closed   bool
+
+	abandoned bool // a session was closed whose transaction's outcome is unknown
 }
 
 // homeLine is one cache line of the table.
@@ -86,7 +90,7 @@ func (p *pool) number() (uint16, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.numbers == lock.LeaseSession-1 {
-		return 0, fmt.Errorf("%w: coordinator %d has used up its transaction ids; open again for a new coordinator id", ErrEnded, p.c.seat.ID)
+		return 0, fmt.Errorf("%w: coordinator %d has used up its transaction ids; open again for a new coordinator id", ErrEnded, p.c.ID())
 	}
 	p.numbers++
 	return uint16(p.numbers), nil
@@ -110,7 +114,7 @@ func (c *Coordinator) Acquire(ctx context.Context) (*Session, error) {
 			return nil, ErrNested
 		}
 		if atomic.CompareAndSwapUint64(&s.owner, 0, who) {
-			return p.begin(s)
+			return p.begin(ctx, s)
 		}
 		break
 	}
@@ -123,16 +127,22 @@ func (c *Coordinator) AcquireManual(ctx context.Context) (*Session, error) {
 }
 
 // begin is the last step of every acquisition.
-func (p *pool) begin(s *Session) (*Session, error) {
-	if p.c.closed.Load() { // looked at after the session was taken: close looks in the other order
-		s.Release()
-		return nil, ErrEnded
+func (p *pool) begin(ctx context.Context, s *Session) (*Session, error) {
+	// Looked at after the session was taken: close looks in the other order.
+	if p.c.standing.now.Load() != uint64(s.seat.ID) {
+		return p.stand(ctx, s)
 	}
 	return s, nil
 }
 
 func (p *pool) acquire(ctx context.Context, who uint64) (*Session, error) {
-	if s, err := p.try(ctx, who); s != nil || err != nil {
+	s, err := p.try(ctx, who)
+	if errors.Is(err, ErrFenced) { // a session could not be made
+		if err = p.c.rejoin(ctx); err == nil {
+			s, err = p.try(ctx, who)
+		}
+	}
+	if s != nil || err != nil {
 		return s, err
 	}
 	// All are in use: wait in line. Each sleep is short, since a Release that
@@ -140,6 +150,12 @@ func (p *pool) acquire(ctx context.Context, who uint64) (*Session, error) {
 	p.waiters.Add(1)
 	defer p.waiters.Add(-1)
 	w := verbs.NewWaiter(p.c.rt)
+	var place verbs.Parker // in line; nil: none was taken
+	join := func(k verbs.Parker) {
+		place = k
+		p.join(k)
+	}
+	defer func() { p.leave(place) }()
 	for deadline := p.c.rt.Now() + p.patience; ; {
 		var got *Session
 		var err error
@@ -150,7 +166,7 @@ func (p *pool) acquire(ctx context.Context, who uint64) (*Session, error) {
 			return got != nil || err != nil
 		}
 		now := p.c.rt.Now()
-		if w.Until(ready, p.join, now+lookAgain) == nil {
+		if w.Until(ready, join, now+lookAgain) == nil {
 			return got, err
 		}
 		if now > deadline {
@@ -165,6 +181,13 @@ func (p *pool) join(k verbs.Parker) {
 	if !slices.Contains(p.queue, k) {
 		p.queue = append(p.queue, k)
 	}
+	p.mu.Unlock()
+}
+
+// leave takes a worker that waits no longer out of line.
+func (p *pool) leave(k verbs.Parker) {
+	p.mu.Lock()
+	p.queue = slices.DeleteFunc(p.queue, func(q verbs.Parker) bool { return q == k })
 	p.mu.Unlock()
 }
 
@@ -190,7 +213,7 @@ func (p *pool) try(ctx context.Context, who uint64) (*Session, error) {
 		if s != nil && atomic.LoadUint64(&s.owner) == 0 && atomic.CompareAndSwapUint64(&s.owner, 0, who) {
 			p.settle(s, who)
 			p.mu.Unlock()
-			return p.begin(s)
+			return p.begin(ctx, s)
 		}
 	}
 	i := len(p.sessions)
@@ -227,7 +250,7 @@ func (p *pool) try(ctx context.Context, who uint64) (*Session, error) {
 	p.sessions[i] = s
 	p.settle(s, who)
 	p.mu.Unlock()
-	return p.begin(s)
+	return p.begin(ctx, s)
 }
 
 // settle makes s the session that who finds first. Under mu. An entry whose
@@ -329,13 +352,18 @@ func (p *pool) drain(ctx context.Context) error {
 			case ownerClosed:
 				return true
 			case ownerLost:
+				if s.seat.ID != p.c.ID() {
+					return true // fenced: nothing of it is written again
+				}
 				failed = fmt.Errorf("%w: session %d keeps one", ErrUnresolved, s.index)
 				return true
 			case 0:
 				if !atomic.CompareAndSwapUint64(&s.owner, 0, ownerStats) {
 					return false
 				}
-				failed = s.Settle(ctx)
+				if s.seat.ID == p.c.ID() { // else it was fenced, and owes nothing
+					failed = s.Settle(ctx)
+				}
 				s.Release()
 				return true
 			}
@@ -368,13 +396,19 @@ func (p *pool) close(ctx context.Context) (quiet bool, err error) {
 	var first error
 	for _, s := range p.snapshot() {
 		err := p.until(ctx, func() bool {
-			return atomic.CompareAndSwapUint64(&s.owner, 0, ownerClosing) || atomic.CompareAndSwapUint64(&s.owner, ownerLost, ownerClosing)
+			if atomic.CompareAndSwapUint64(&s.owner, ownerLost, ownerClosing) {
+				p.abandoned = p.abandoned || s.seat.ID == p.c.ID()
+				return true
+			}
+			return atomic.CompareAndSwapUint64(&s.owner, 0, ownerClosing)
 		})
 		if err != nil {
 			quiet = false
 			err = fmt.Errorf("coord: session %d is in a transaction: %w", s.index, err)
 		} else {
-			err = s.Settle(ctx)
+			if err = s.Settle(ctx); errors.Is(err, ErrFenced) {
+				err = nil // whoever fenced it releases what is left
+			}
 			s.free()
 			atomic.StoreUint64(&s.owner, ownerClosed)
 		}

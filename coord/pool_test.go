@@ -156,6 +156,40 @@ func TestAcquireWaits(t *testing.T) {
 	b.Release()
 }
 
+// Who gives up waiting for a session leaves the line.
+func TestWaiterThatGivesUpLeavesTheLine(t *testing.T) {
+	c := newTestCluster(t, small(1, 1))
+	co := join(t, c, c, 1)
+	s := acquire(t, co)
+	for range 10 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		_, err := co.Acquire(ctx)
+		cancel()
+		wantErr(t, err, context.DeadlineExceeded)
+	}
+	if n := len(co.pool.queue); n != 0 {
+		t.Errorf("%d workers are in line that wait no longer", n)
+	}
+	s.Release()
+}
+
+// A session that finds no local memory says what holds it, and what helps.
+func TestSessionWithoutLocalMemory(t *testing.T) {
+	c := newTestCluster(t, small(1, 1))
+	co := join(t, c, c, 2)
+	s := acquire(t, co)
+	for {
+		if _, ok := s.Alloc(chunkSize / 2); !ok {
+			break
+		}
+	}
+	_, err := co.AcquireManual(context.Background())
+	wantErr(t, err, ErrNoMemory, "65536", "lower", "raise Sessions")
+	s.Release()
+	other := acquire(t, co)
+	other.Release()
+}
+
 // A session that could not be made leaves its place to the next try, whatever the
 // order in which many fail.
 func TestSessionsThatCannotBeMade(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 // QP only; Repair brings it back.
 type Session struct {
 	c     *Coordinator
+	seat  Seat // under which it is connected
 	index int
 	// User is what the layer above keeps with the session.
 	User any
@@ -41,9 +42,11 @@ type Session struct {
 	pending int  // signaled requests not yet polled
 	sync    bool // the device executes requests while they are posted
 	spoiled int  // connections that have failed
+	turn    uint64
 	arena   arena
 	lkey    uint32
 	log     int    // index of the log slot in use
+	taken   bool   // it holds an entry of this turn's
 	owed    []owed // in the order of posting
 	zero    Buf    // a word that is always 0
 	wcs     [16]verbs.WC
@@ -67,17 +70,23 @@ type conn struct {
 	asked  uint64 // position of the latest signaled request
 	free   uint64 // queue slots up to here are free again
 	err    error  // the first failure since the last repair
+	used   uint64 // the session's turn in which its doorbell was rung last
+	broke  uint64 // used, when it failed
 	remote uint32 // the responder's QPN
 	rkey   uint32
 
 	pieces bool // one of those staged has two pieces
+	probed bool // the first of those staged is a probe, which is nobody's use of it
 
 	lender verbs.Windower // the QP, if it can lend the node's memory
 	open   bool           // it does
 	window verbs.Window   // of no size when it is closed, or to be counted as another doorbell
 	size   uint64         // of the window that is open
-	_      [16]byte       // whole cache lines: sessions on other processors have theirs beside it
+	_      [8]byte
 }
+
+// A connection takes whole cache lines: sessions on other processors have theirs beside it.
+var _ [0]byte = [unsafe.Sizeof(conn{}) % 64]byte{}
 
 // A request's ID is its node, and if it is signaled that and its position: so a
 // completion finds its connection.
@@ -94,11 +103,14 @@ type owed struct {
 	version layout.Version // to install; 0: release the lock alone
 	seq     uint64         // its position on its connection
 	node    int32
-	slot    int32 // log slot of its transaction
+	slot    int32 // that holds the entry of its transaction; noSlot: none does
 }
 
+// noSlot is the log slot of a transaction that has written no entry.
+const noSlot = -1
+
 func newSession(ctx context.Context, c *Coordinator, index int) (_ *Session, err error) {
-	s := &Session{c: c, index: index, lkey: c.mr.LKey(), waiter: verbs.NewWaiter(c.rt)}
+	s := &Session{c: c, seat: c.Seat(), index: index, lkey: c.mr.LKey(), waiter: verbs.NewWaiter(c.rt)}
 	s.sync = c.dev.Attr().Caps&verbs.CapSyncPost != 0
 	conns := make([]conn, len(c.layout.Nodes))
 	for i := range conns {
@@ -110,7 +122,8 @@ func newSession(ctx context.Context, c *Coordinator, index int) (_ *Session, err
 		}
 	}()
 	if !s.arena.init(&c.local) {
-		return nil, fmt.Errorf("%w: no local memory for another session", ErrConfig)
+		return nil, fmt.Errorf("%w: all of %d bytes are in use, and a session takes %d; lower what transactions read and write at once, or raise Sessions",
+			ErrNoMemory, len(c.mem.Bytes()), chunkSize)
 	}
 	s.zero, _ = s.arena.alloc(8) // the first chunk has room
 	clear(s.zero.B())
@@ -132,7 +145,9 @@ func newSession(ctx context.Context, c *Coordinator, index int) (_ *Session, err
 }
 
 // connect makes the QP of a connection.
-func (s *Session) connect(ctx context.Context, k *conn) error {
+func (s *Session) connect(ctx context.Context, k *conn) error { return s.connectAs(ctx, k, s.seat.ID) }
+
+func (s *Session) connectAs(ctx context.Context, k *conn, id uint16) error {
 	dev := s.c.dev
 	qp, err := s.c.pd.CreateQP(verbs.QPInit{SendCQ: s.cq, RecvCQ: s.cq, MaxSendWR: sqDepth, MaxSendSGE: 2,
 		MaxInline: min(dev.Attr().MaxInline, 64)})
@@ -140,12 +155,15 @@ func (s *Session) connect(ctx context.Context, k *conn) error {
 		return fmt.Errorf("coord: connect to memory node %d: %w", k.node, err)
 	}
 	here := verbs.Endpoint{GID: dev.Attr().GID, QPN: qp.Num(), PSN: uint32(s.c.rt.Secret()) & (1<<24 - 1)}
-	there, err := s.c.dir.Connect(ctx, k.node, here)
+	there, err := s.c.dir.Connect(ctx, k.node, id, here)
 	if err == nil {
-		err = verbs.BringUp(qp, here, there, verbs.DefaultConnAttr(dev.Attr()))
+		if err = verbs.BringUp(qp, here, there, verbs.DefaultConnAttr(dev.Attr())); err != nil {
+			_ = s.c.dir.Disconnect(context.WithoutCancel(ctx), k.node, there.QPN)
+		}
 	}
 	if err != nil {
 		_ = qp.Close() // the first error is the one to tell
+		s.c.lost(id, err)
 		return fmt.Errorf("coord: connect to memory node %d: %w", k.node, err)
 	}
 	if k.err != nil {
@@ -195,7 +213,7 @@ func (s *Session) NextToken() (lock.Token, error) {
 		s.number, s.seq = n, 0
 	}
 	s.seq++
-	return lock.MakeToken(s.c.seat.ID, s.number, s.seq), nil
+	return lock.MakeToken(s.seat.ID, s.number, s.seq), nil
 }
 
 // Alloc returns registered memory until Reset; ok is false if there is no more.
@@ -204,8 +222,10 @@ func (s *Session) Alloc(n int) (Buf, bool) { return s.arena.alloc(n) }
 // Quick is Alloc from what is at hand. It returns nil if Alloc has to be asked.
 func (s *Session) Quick(n int) Buf { return s.arena.next(n) }
 
-// Reset takes back all buffers.
+// Reset begins a turn: it takes back all buffers, and connections that have failed
+// matter only if they are used again.
 func (s *Session) Reset() {
+	s.turn++
 	s.arena.reset(s.zero.n)
 }
 
@@ -415,7 +435,11 @@ func (s *Session) Unhold(node int, va uint64, a layout.Addr, t lock.Token) {
 // owe stages the WRITE that frees a lock, and notes that it is owed.
 func (s *Session) owe(k *conn, va uint64, a layout.Addr, t lock.Token, v layout.Version, words Buf) {
 	s.stage(k).next(verbs.OpWrite, s.c.inline, va+layout.OffLock, words)
-	s.owed = append(s.owed, owed{addr: a, token: t, version: v, seq: k.posted + uint64(k.n), node: int32(k.node), slot: int32(s.log)})
+	slot := int32(noSlot)
+	if s.taken {
+		slot = int32(s.log)
+	}
+	s.owed = append(s.owed, owed{addr: a, token: t, version: v, seq: k.posted + uint64(k.n), node: int32(k.node), slot: slot})
 }
 
 // Ring rings the doorbell of every connection with staged requests. The last of
@@ -456,6 +480,10 @@ func (s *Session) ringAll(await, on bool) {
 func (s *Session) ring(k *conn, await bool) {
 	n := k.n
 	k.n = 0
+	if n > 1 || !k.probed {
+		k.used = s.turn
+	}
+	k.probed = false
 	if k.err != nil {
 		k.posted += uint64(n) // nothing of it will execute, as done tells
 		return
@@ -523,8 +551,8 @@ func (s *Session) ask(k *conn, w *verbs.SendWR, n int) {
 	w.ID |= idSignaled | k.asked
 }
 
-// Wait waits for everything that Ring rang out: one round trip. It returns the
-// first failure; what did not fail has executed.
+// Wait waits for everything that Ring rang out: one round trip. It returns Failed;
+// what was used and did not fail has executed.
 func (s *Session) Wait() error {
 	s.Stats.RoundTrips++
 	if s.pending == 0 && s.spoiled == 0 {
@@ -537,7 +565,7 @@ func (s *Session) await() error {
 	if err := s.drain(); err != nil {
 		return err
 	}
-	return s.Broken()
+	return s.Failed()
 }
 
 // drain takes completions until none is awaited.
@@ -556,16 +584,45 @@ func (s *Session) Broken() error {
 	if s.spoiled == 0 {
 		return nil
 	}
-	return s.failure()
+	return s.failure(anyConn)
 }
 
-func (s *Session) failure() error {
-	for i := range s.conns {
-		if s.conns[i].err != nil {
-			return s.conns[i].err
+// Failed is Broken for the connections that this turn has used: the others'
+// failures are not its own.
+func (s *Session) Failed() error {
+	if s.spoiled == 0 {
+		return nil
+	}
+	return s.failure(s.mine)
+}
+
+func (s *Session) failure(counts func(*conn) bool) error {
+	for _, k := range s.conns {
+		if k.err != nil && counts(k) {
+			return k.err
 		}
 	}
 	return nil
+}
+
+// anyConn takes every connection.
+func anyConn(*conn) bool { return true }
+
+// mine tells that this turn has used a connection.
+func (s *Session) mine(k *conn) bool { return k.used == s.turn }
+
+// due tells that releases on a broken connection are owed, or that requests of it may
+// still be on their way.
+func (s *Session) due(k *conn) bool { return k.qp != nil || s.owes(k) }
+
+// owes tells that releases on a connection are not known to have executed.
+func (s *Session) owes(k *conn) bool {
+	for i := range s.owed {
+		if o := &s.owed[i]; int(o.node) == k.node && o.seq > k.done {
+			return true
+		}
+	}
+	return false
 }
 
 // spoil notes the failure of a connection; the first one counts.
@@ -576,12 +633,28 @@ func (s *Session) spoil(k *conn, err error) {
 			k.giveBack()
 		}
 		k.lender = nil // until it is repaired
+		k.broke = k.used
 		s.spoiled++
 	}
 }
 
 // Lost tells whether requests on a connection may not have executed.
 func (s *Session) Lost(node int) bool { return s.conns[node].err != nil }
+
+// Use is for those who are about to use a connection, and had better know before
+// whether it has failed: it returns Failed of this one.
+func (s *Session) Use(node int) error {
+	k := s.conns[node]
+	k.used = s.turn
+	return k.err
+}
+
+// Void tells that no request of this turn on a connection has executed: it had
+// failed before the first.
+func (s *Session) Void(node int) bool {
+	k := s.conns[node]
+	return k.err != nil && k.broke != s.turn
+}
 
 func (s *Session) poll() error {
 	n, err := s.waiter.Poll(s.cq, s.wcs[:], 0)
@@ -625,13 +698,25 @@ func (s *Session) trim() {
 
 // NextLog turns to the next log slot, and stages, where needed, requests that
 // will tell whether the unlocks of the transaction that last used it are done.
-// They ride with the doorbells of the round trip that comes next.
+// They ride with the doorbells of the round trip that comes next. A slot that can
+// only be had by a repair is passed over.
 func (s *Session) NextLog() {
-	s.log = (s.log + 1) % logSlots
+	s.taken = false
+	s.turnLog()
 	if len(s.owed) == 0 {
 		return
 	}
 	s.trim()
+	for i := 1; i < logSlots && s.logBlocked(); i++ {
+		s.turnLog()
+	}
+	s.probeLog()
+}
+
+func (s *Session) turnLog() { s.log = (s.log + 1) % logSlots }
+
+// probeLog stages what will tell whether the log slot is free.
+func (s *Session) probeLog() {
 	for i := range s.owed {
 		if o := &s.owed[i]; int(o.slot) == s.log {
 			s.probe(o)
@@ -640,10 +725,11 @@ func (s *Session) NextLog() {
 }
 
 // probe stages a request that does nothing, if none is staged, behind a release:
-// when it has executed, so has that.
+// when it has executed, so has that. It is no use of the connection.
 func (s *Session) probe(o *owed) {
-	if s.conns[o.node].n == 0 {
+	if k := s.conns[o.node]; k.n == 0 {
 		s.Write(int(o.node), 0, s.zero.Slice(0, 0))
+		k.probed = true
 	}
 }
 
@@ -657,28 +743,86 @@ func (s *Session) LogFree() bool {
 	return true
 }
 
+// logBlocked tells whether a release is owed on the log slot whose connection has
+// failed.
+func (s *Session) logBlocked() bool {
+	for i := range s.owed {
+		if o := &s.owed[i]; int(o.slot) == s.log && s.conns[o.node].err != nil && o.seq > s.conns[o.node].done {
+			return true
+		}
+	}
+	return false
+}
+
+// TakeLog takes the log slot for an entry: releases are owed on it from here on. It
+// waits until those of the entry that stands there are known to have executed.
+func (s *Session) TakeLog(ctx context.Context) error {
+	if len(s.owed) > 0 {
+		if err := s.awaitLog(ctx); err != nil {
+			return err
+		}
+	}
+	s.taken = true
+	return nil
+}
+
+// awaitLog waits until the log slot is free. Where a connection has failed it takes
+// another slot instead, and repairs it only if there is none.
+func (s *Session) awaitLog(ctx context.Context) error {
+	if s.LogFree() {
+		return nil
+	}
+	for range 2 {
+		for range logSlots {
+			s.probeLog()
+			s.Ring()
+			_ = s.Wait() // a failure shows in the slot
+			if s.trim(); s.LogFree() {
+				return nil
+			}
+			s.turnLog()
+		}
+		if err := s.repairAll(ctx, s.due, s.due); err != nil {
+			return fmt.Errorf("coord: all %d log slots of the session wait for lock releases: %w", logSlots, err)
+		}
+	}
+	return s.unsettled()
+}
+
 // LogSlotSize is the size of a log slot.
 func (s *Session) LogSlotSize() int { return int(s.c.layout.Header.LogSlotSize) }
 
 // LogAddr is the virtual address of the present log slot at a node.
 func (s *Session) LogAddr(node int) uint64 {
 	l := s.c.layout
-	return l.Nodes[node].Base + l.Header.LogSlotAt(s.c.seat.Place, s.index, s.log)
+	return l.Nodes[node].Base + l.Header.LogSlotAt(s.seat.Place, s.index, s.log)
 }
 
-// Repair brings broken connections back: the old QP is destroyed at the memory
-// node first, so that nothing of it can land later; then releases that may have
-// been lost are made good. It fails if a node is not reachable.
+// Repair brings broken connections back, of those that this turn has used or on
+// which something is due: the old QP is destroyed at the memory node first, so that
+// nothing of it can land later; then releases that may have been lost are made good.
+// It fails if a node that this turn has used is not reachable.
 func (s *Session) Repair(ctx context.Context) error {
+	return s.repairAll(ctx, func(k *conn) bool { return s.mine(k) || s.due(k) }, s.mine)
+}
+
+// repairAll is Repair of those that are wanted. It fails if one of those that count is
+// not reachable.
+func (s *Session) repairAll(ctx context.Context, wanted, counts func(*conn) bool) error {
 	var first error
 	for _, k := range s.conns {
 		if k.open {
 			k.giveBack() // nothing may wait meanwhile
 		}
-		if k.err == nil {
+	}
+	for _, k := range s.conns {
+		if k.err == nil || !wanted(k) {
 			continue
 		}
-		if err := s.repair(ctx, k); err != nil && first == nil {
+		used := k.used
+		err := s.repair(ctx, k)
+		k.used = used // a repair is nobody's use of it
+		if err != nil && first == nil && counts(k) {
 			first = err
 		}
 	}
@@ -778,16 +922,18 @@ func (s *Session) waitFor(node int) error {
 	return s.conns[node].err
 }
 
-// Settle waits until all releases are known to have executed.
+// Settle waits until all releases are known to have executed, and nothing else is on
+// its way.
 func (s *Session) Settle(ctx context.Context) error {
+	if s.Fenced() {
+		s.owed = s.owed[:0] // what it has not released others do
+		return nil
+	}
 	for range 2 {
-		if s.Broken() != nil {
-			if err := s.Repair(ctx); err != nil {
-				return err
-			}
+		if err := s.repairAll(ctx, anyConn, s.due); err != nil {
+			return err
 		}
-		s.trim()
-		if len(s.owed) == 0 {
+		if s.trim(); len(s.owed) == 0 {
 			return nil
 		}
 		for i := range s.owed {
@@ -796,9 +942,18 @@ func (s *Session) Settle(ctx context.Context) error {
 		s.Ring()
 		_ = s.Wait() // the next turn looks at failures
 	}
+	return s.unsettled()
+}
+
+// unsettled says what is known of the releases that are owed, nil if none is.
+func (s *Session) unsettled() error {
 	s.trim()
-	if len(s.owed) > 0 {
-		return fmt.Errorf("coord: %d lock releases are not known to have executed: %w", len(s.owed), s.Broken())
+	if len(s.owed) == 0 {
+		return nil
 	}
-	return nil
+	err := s.failure(s.owes)
+	if err == nil {
+		err = fmt.Errorf("memory node %d answers, but not about them", s.owed[0].node)
+	}
+	return fmt.Errorf("coord: %d lock releases are not known to have executed: %w", len(s.owed), err)
 }

@@ -3,6 +3,8 @@ package coord
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"strings"
 	"testing"
 
 	"fjord/layout"
@@ -85,6 +87,7 @@ func TestReleasesThatHaveExecutedAreForgotten(t *testing.T) {
 	s := acquire(t, join(t, c, c, 1))
 	defer s.Release()
 	posting(s)
+	takeLog(t, s)
 	for i := range uint16(2) {
 		lockCell(t, s, freeCell(i), 7)
 		unhold(s, freeCell(i), 7)
@@ -101,12 +104,22 @@ func TestReleasesThatHaveExecutedAreForgotten(t *testing.T) {
 	}
 }
 
+// takeLog takes the log slot at hand.
+func takeLog(t *testing.T, s *Session) {
+	t.Helper()
+	if err := s.TakeLog(context.Background()); err != nil {
+		t.Fatalf("take log slot %d: %v", s.log, err)
+	}
+}
+
 // A release that is lost with its connection is remembered until the repair makes
-// it good; until then its log slot is taken. One on another connection is not.
+// it good; until then its log slot is passed over. One on another connection is not.
 func TestLostReleasesAreMadeGood(t *testing.T) {
 	c := newTestCluster(t, small(2, 1))
 	s := acquire(t, join(t, c, c, 1))
 	defer s.Release()
+	takeLog(t, s)
+	lost := s.log
 	for i := range uint16(2) {
 		lockCell(t, s, freeCell(i), 7)
 	}
@@ -118,20 +131,251 @@ func TestLostReleasesAreMadeGood(t *testing.T) {
 	if !s.Lost(0) || s.Lost(1) || s.LogFree() {
 		t.Fatalf("lost: node 0 %v, node 1 %v; log slot free: %v", s.Lost(0), s.Lost(1), s.LogFree())
 	}
-	s.NextLog()
-	if !s.LogFree() {
-		t.Error("the other log slot is taken too")
+	for range 2 * logSlots {
+		s.NextLog()
+		if s.log == lost || !s.LogFree() {
+			t.Errorf("log slot %d is turned to, free: %v; a release is owed on %d", s.log, s.LogFree(), lost)
+		}
 	}
-	s.NextLog()
-	if len(s.owed) != 1 || s.LogFree() {
-		t.Errorf("%d releases are remembered, want the lost one; its log slot is free: %v", len(s.owed), s.LogFree())
+	if len(s.owed) != 1 {
+		t.Errorf("%d releases are remembered, want the lost one", len(s.owed))
 	}
 	if err := s.Repair(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if a, b := lockWord(t, s, freeCell(0)), lockWord(t, s, freeCell(1)); a != 0 || b != 0 || !s.LogFree() {
-		t.Errorf("locks are %#x and %#x; log slot free: %v", a, b, s.LogFree())
+	if a, b := lockWord(t, s, freeCell(0)), lockWord(t, s, freeCell(1)); a != 0 || b != 0 {
+		t.Errorf("locks are %#x and %#x", a, b)
 	}
+	if s.NextLog(); s.log != lost || !s.LogFree() {
+		t.Errorf("after the repair log slot %d is next, free: %v; want %d", s.log, s.LogFree(), lost)
+	}
+}
+
+// A connection that has failed matters to those who use it. What others do goes on
+// beside it, for many turns, and so do their log slots, until the node is back: then
+// the release that was lost on it is made good.
+func TestFailuresAreTheirsWhoUseTheConnection(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way, func(t *testing.T) {
+			c := newTestCluster(t, small(2, 1))
+			w := &wire{Cluster: c}
+			s := acquireIn(t, way, c, w)
+			defer s.Release()
+			ctx := context.Background()
+			takeLog(t, s)
+			lost := s.log
+			lockCell(t, s, freeCell(0), 7)
+			b, _ := s.Alloc(8)
+			s.Read(0, outside, b)
+			unhold(s, freeCell(0), 7) // flushed
+			s.RingQuiet()
+			w.refuse.Store(true)
+			for range 5 {
+				s.Reset()
+				s.NextLog()
+				lockCell(t, s, freeCell(1), 8) // and awaits it
+				if err := s.Failed(); err != nil || s.Broken() == nil || !s.Lost(0) {
+					t.Fatalf("failed: %v, broken: %v; want a failure that is another's", err, s.Broken())
+				}
+				takeLog(t, s)
+				if s.log == lost {
+					t.Fatalf("log slot %d is taken, on which a release is owed", lost)
+				}
+				unhold(s, freeCell(1), 8)
+				s.RingQuiet()
+				if err := s.Repair(ctx); err != nil {
+					t.Errorf("repair of a connection that was not used: %v", err)
+				}
+
+				s.Reset()
+				b, _ := s.Alloc(8)
+				s.Read(0, 8, b)
+				s.Ring()
+				if err := s.Wait(); err == nil || !s.Void(0) || s.Void(1) {
+					t.Errorf("use of the connection: %v; nothing executed: %v", err, s.Void(0))
+				}
+				if err := s.Repair(ctx); err == nil {
+					t.Error("it was repaired while the node is away")
+				}
+			}
+			if s.Reset(); s.Use(0) == nil || s.Use(1) != nil || s.Failed() == nil {
+				t.Error("Use does not tell which connection has failed")
+			}
+			w.refuse.Store(false)
+			s.Reset()
+			if err := s.Repair(ctx); err != nil || s.Broken() != nil {
+				t.Fatalf("with the node back: %v, broken: %v", err, s.Broken())
+			}
+			if got := lockWord(t, s, freeCell(0)); got != 0 || s.owes(s.conns[0]) {
+				t.Errorf("the lock is %#x; owed: %+v", got, s.owed)
+			}
+		})
+	}
+}
+
+// A probe behind a release of an earlier turn is no use of its connection. If it
+// fails the log slot cannot be had, and the other is taken.
+func TestFailedProbeIsNoUse(t *testing.T) {
+	c := newTestCluster(t, small(2, 1))
+	w := &wire{Cluster: c}
+	s := acquireIn(t, "posted and awaited", c, w)
+	defer s.Release()
+	takeLog(t, s)
+	lost := s.log
+	lockCell(t, s, freeCell(0), 7)
+	b, _ := s.Alloc(8)
+	s.Read(0, outside, b)
+	unhold(s, freeCell(0), 7)
+	s.ring(s.conns[0], false) // nobody looks at completions, as nobody waits
+	w.refuse.Store(true)
+	s.Reset()
+	s.NextLog()
+	s.Reset()
+	if s.NextLog(); s.log != lost {
+		t.Fatalf("log slot %d is next, want %d", s.log, lost)
+	}
+	lockCell(t, s, freeCell(1), 8)
+	if !s.Lost(0) {
+		t.Fatal("the probe has told nothing")
+	}
+	takeLog(t, s)
+	if s.log == lost {
+		t.Errorf("log slot %d is taken, on which a release is owed", lost)
+	}
+	if err := s.Failed(); err != nil {
+		t.Errorf("the probe counts as use: %v", err)
+	}
+	unhold(s, freeCell(1), 8)
+	s.RingQuiet()
+	w.refuse.Store(false)
+	if err := s.Settle(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Without any slot left the log cannot be taken, and the error says what for.
+func TestNoLogSlotLeft(t *testing.T) {
+	c := newTestCluster(t, small(2, 1))
+	w := &wire{Cluster: c}
+	s := acquireIn(t, "posted and awaited", c, w)
+	defer s.Release()
+	for i := range uint16(logSlots) { // one on each node
+		s.Reset()
+		b, _ := s.Alloc(8)
+		s.NextLog()
+		takeLog(t, s)
+		lockCell(t, s, freeCell(i), 7)
+		s.Read(int(i), outside, b)
+		unhold(s, freeCell(i), 7)
+		s.RingQuiet()
+	}
+	w.refuse.Store(true)
+	s.Reset()
+	s.NextLog()
+	wantErr(t, s.TakeLog(context.Background()), ErrNoNode, "all 2 log slots")
+	w.refuse.Store(false)
+	takeLog(t, s)
+	if a, b := lockWord(t, s, freeCell(0)), lockWord(t, s, freeCell(1)); a != 0 || b != 0 {
+		t.Errorf("locks are %#x and %#x", a, b)
+	}
+}
+
+// What was posted on a connection that has failed may land as long as the old QP is
+// there: Settle sees to its end, and wants no more where nothing is owed.
+func TestSettleEndsBrokenConnections(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way, func(t *testing.T) {
+			c := newTestCluster(t, small(2, 1))
+			w := &wire{Cluster: c}
+			s := acquireIn(t, way, c, w)
+			defer s.Release()
+			ctx := context.Background()
+			b, _ := s.Alloc(8)
+			s.Read(0, outside, b)
+			s.Ring()
+			if s.Wait() == nil {
+				t.Fatal("no failure")
+			}
+			s.Reset()
+			w.keep.Store(true)
+			wantErr(t, s.Settle(ctx), ErrNoNode, "memory node 0")
+			if err := s.Repair(ctx); err != nil {
+				t.Errorf("repair of what this turn has not used: %v", err)
+			}
+			w.keep.Store(false)
+			w.refuse.Store(true)
+			if err := s.Settle(ctx); err != nil {
+				t.Errorf("with the old QP gone: %v", err)
+			}
+			if n := len(c.nodes[0].links); n != 0 {
+				t.Errorf("%d QPs are left at memory node 0", n)
+			}
+			tries := w.connects.Load()
+			if err := s.Repair(ctx); err != nil || w.connects.Load() != tries {
+				t.Errorf("repair where nothing is due: %v, %d tries", err, w.connects.Load()-tries)
+			}
+			w.refuse.Store(false)
+			if err := s.Settle(ctx); err != nil || s.Broken() != nil {
+				t.Errorf("with the node back: %v, broken: %v", err, s.Broken())
+			}
+		})
+	}
+}
+
+// A repair that fails on the way is nobody's use of the connection either.
+func TestFailedRepairIsNoUse(t *testing.T) {
+	c := newTestCluster(t, small(2, 1))
+	s := acquire(t, join(t, c, c, 1))
+	defer s.Release()
+	b, _ := s.Alloc(8)
+	s.Read(0, outside, b)
+	s.Ring()
+	_ = s.Wait()
+	nowhere := layout.MakeAddr(0, 1<<40) // the look at it breaks the new connection
+	s.owed = append(s.owed, owed{addr: nowhere, token: 7, seq: idSeqMask, node: 0, slot: noSlot})
+	s.Reset()
+	lockCell(t, s, freeCell(1), 7)
+	if err := s.Repair(context.Background()); err != nil || s.Failed() != nil || !s.Lost(0) {
+		t.Errorf("repair: %v, failed: %v, lost: %v", err, s.Failed(), s.Lost(0))
+	}
+	unhold(s, freeCell(1), 7)
+	s.RingQuiet()
+	s.owed = nil
+}
+
+// Releases that nothing is known of, though every connection is well, are told as
+// that.
+func TestSettleSaysWhatItKnows(t *testing.T) {
+	c := newTestCluster(t, small(2, 1))
+	s := acquireIn(t, "posted and awaited", c, c)
+	defer s.Release()
+	s.owed = append(s.owed, owed{addr: freeCell(1), token: 7, seq: idSeqMask, node: 1})
+	err := s.Settle(context.Background())
+	if err == nil || strings.Contains(err.Error(), "%!") || !strings.Contains(err.Error(), "1 lock releases") || !strings.Contains(err.Error(), "memory node 1") {
+		t.Errorf("got %v", err)
+	}
+	s.owed = nil
+}
+
+// A connection that cannot be brought up leaves nothing behind at the memory node.
+func TestConnectionThatFailsIsUndone(t *testing.T) {
+	c := newTestCluster(t, small(2, 1))
+	dev, err := c.NewDevice("compute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	no := errors.New("not today")
+	d := &asynchronous{Device: dev, refuse: no}
+	co := joinOn(t, d, c, 1)
+	for range 3 {
+		_, err := co.AcquireManual(context.Background())
+		wantErr(t, err, no, "memory node 0")
+	}
+	if n := len(c.nodes[0].links); n != 0 {
+		t.Errorf("%d QPs are left at memory node 0", n)
+	}
+	d.refuse = nil
+	acquire(t, co).Release()
 }
 
 // More requests than a doorbell takes go out with several, in order.

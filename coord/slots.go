@@ -79,23 +79,22 @@ func found(w, same uint64) int {
 	return bits.TrailingZeros64((w-laneLow)&^w&laneHigh) &^ 15
 }
 
-// Get returns the slot in which a hash was found in a bucket, and false if none is
+// Find returns the slot in which a hash was found in a bucket, below 0 if none is
 // remembered.
-func (x *SlotIndex) Get(bucket, hash uint64) (slot int, ok bool) {
-	p := x.word(bucket)
-	same := laneOf(hash) * laneLow
+func (x *SlotIndex) Find(bucket, hash uint64) int {
+	p, same := x.word(bucket), laneOf(hash)*laneLow
 	if at := found(atomic.LoadUint64((*uint64)(p)), same); at < 64 {
-		return at >> 4, true
+		return at >> 4
 	}
 	if x.wide != 0 {
 		if at := found(atomic.LoadUint64((*uint64)(unsafe.Add(p, 8))), same); at < 64 {
-			return at>>4 + lanes, true
+			return at>>4 + lanes
 		}
 	}
-	return 0, false
+	return -1
 }
 
-// Prefetch brings what Get will look at towards the processor.
+// Prefetch brings what Find will look at towards the processor.
 func (x *SlotIndex) Prefetch(bucket uint64) { words.Prefetch(x.word(bucket)) }
 
 // Put remembers that a hash was found in a slot of a bucket, and in no other.

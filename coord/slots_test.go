@@ -27,7 +27,7 @@ func TestSlotIndexRemembers(t *testing.T) {
 				}
 				want[b][i] = 0
 				x.Forget(b, h)
-				if s, ok := x.Get(b, h); ok && laneOf(want[b][s]) != laneOf(h) {
+				if s := x.Find(b, h); s >= 0 && laneOf(want[b][s]) != laneOf(h) {
 					t.Fatalf("bucket %d: %#x was forgotten and found in slot %d", b, h, s)
 				}
 				i = rng.IntN(slots)
@@ -42,14 +42,14 @@ func TestSlotIndexRemembers(t *testing.T) {
 				want[b][i] = h
 			}
 			for j, h := range want[b] {
-				if s, ok := x.Get(b, h); h != 0 && (!ok || s != j) {
-					t.Fatalf("bucket %d of %d slots: %#x is in slot %d, the index says %d, %v", b, slots, h, j, s, ok)
+				if s := x.Find(b, h); h != 0 && s != j {
+					t.Fatalf("bucket %d of %d slots: %#x is in slot %d, the index says %d", b, slots, h, j, s)
 				}
 			}
 		}
 		for b := range want {
 			h := rng.Uint64()
-			if s, ok := x.Get(uint64(b), h); ok && laneOf(want[b][s]) != laneOf(h) {
+			if s := x.Find(uint64(b), h); s >= 0 && laneOf(want[b][s]) != laneOf(h) {
 				t.Errorf("bucket %d: %#x, which nobody put, is said to be in slot %d", b, h, s)
 			}
 		}
@@ -63,12 +63,12 @@ func TestSlotIndexOfZero(t *testing.T) {
 	c := NewAddrCache(64)
 	defer c.Close()
 	x := c.NewSlotIndex(1, 8)
-	if _, ok := x.Get(0, 1<<16); ok {
+	if s := x.Find(0, 1<<16); s >= 0 {
 		t.Error("a hash is found in an empty bucket")
 	}
 	x.Put(0, 1<<16, 5)
-	if s, ok := x.Get(0, 1<<16); !ok || s != 5 {
-		t.Errorf("slot %d, %v; want 5", s, ok)
+	if s := x.Find(0, 1<<16); s != 5 {
+		t.Errorf("slot %d, want 5", s)
 	}
 }
 
@@ -107,13 +107,13 @@ func TestSlotIndexConcurrently(t *testing.T) {
 				b, i := rng.Uint64N(4), rng.IntN(2)
 				h := g<<12 | b<<4 | uint64(i) | 1<<11 // every worker has 2 slots of each bucket
 				x.Put(b, h, int(2*g)+i)
-				if s, ok := x.Get(b, h); !ok || s != int(2*g)+i {
-					t.Errorf("bucket %d: %#x is in slot %d, the index says %d, %v", b, h, int(2*g)+i, s, ok)
+				if s := x.Find(b, h); s != int(2*g)+i {
+					t.Errorf("bucket %d: %#x is in slot %d, the index says %d", b, h, int(2*g)+i, s)
 					return
 				}
 				if rng.IntN(3) == 0 {
 					x.Forget(b, h)
-					if _, ok := x.Get(b, h); ok {
+					if s := x.Find(b, h); s >= 0 {
 						t.Errorf("bucket %d: %#x was forgotten and is found", b, h)
 						return
 					}

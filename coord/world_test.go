@@ -35,11 +35,12 @@ func newTestCluster(t testing.TB, cfg ClusterConfig) *Cluster {
 type wire struct {
 	*Cluster
 	refuse   atomic.Bool
+	keep     atomic.Bool // refuse to end them
 	connects atomic.Int64
 	onDemand func() // before each connection
 }
 
-func (w *wire) Connect(ctx context.Context, node int, from verbs.Endpoint) (verbs.Endpoint, error) {
+func (w *wire) Connect(ctx context.Context, node int, id uint16, from verbs.Endpoint) (verbs.Endpoint, error) {
 	w.connects.Add(1)
 	if w.onDemand != nil {
 		w.onDemand()
@@ -47,7 +48,74 @@ func (w *wire) Connect(ctx context.Context, node int, from verbs.Endpoint) (verb
 	if w.refuse.Load() {
 		return verbs.Endpoint{}, ErrNoNode
 	}
-	return w.Cluster.Connect(ctx, node, from)
+	return w.Cluster.Connect(ctx, node, id, from)
+}
+
+func (w *wire) Disconnect(ctx context.Context, node int, qpn uint32) error {
+	if w.keep.Load() {
+		return ErrNoNode
+	}
+	return w.Cluster.Disconnect(ctx, node, qpn)
+}
+
+// asynchronous is a device whose completions have to be awaited, and that lends no
+// memory. Its QPs cannot be brought up while refuse is not nil.
+type asynchronous struct {
+	verbs.Device
+	refuse error
+}
+
+func (d *asynchronous) Attr() verbs.DeviceAttr {
+	a := d.Device.Attr()
+	a.Caps &^= verbs.CapSyncPost
+	return a
+}
+
+func (d *asynchronous) AllocPD() (verbs.PD, error) {
+	pd, err := d.Device.AllocPD()
+	return asyncPD{pd, d}, err
+}
+
+type asyncPD struct {
+	verbs.PD
+	d *asynchronous
+}
+
+func (p asyncPD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
+	qp, err := p.PD.CreateQP(init)
+	return asyncQP{qp, p.d}, err
+}
+
+type asyncQP struct {
+	verbs.QP
+	d *asynchronous
+}
+
+func (q asyncQP) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
+	if q.d.refuse != nil {
+		return q.d.refuse
+	}
+	return q.QP.Modify(a, mask)
+}
+
+// ways are the ways in which a session's requests are executed.
+var ways = []string{"in windows", "posted", "posted and awaited"}
+
+// acquireIn makes a session that goes one of them, once its connections are in use.
+func acquireIn(t testing.TB, way string, c *Cluster, dir Directory) *Session {
+	t.Helper()
+	dev, err := c.NewDevice("compute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if way == "posted and awaited" {
+		dev = &asynchronous{Device: dev}
+	}
+	s := acquire(t, joinOn(t, dev, dir, 1))
+	if way == "posted" {
+		posting(s)
+	}
+	return s
 }
 
 // join makes a coordinator that is closed with the test.
@@ -57,6 +125,12 @@ func join(t testing.TB, c *Cluster, dir Directory, sessions int, change ...func(
 	if err != nil {
 		t.Fatal(err)
 	}
+	return joinOn(t, dev, dir, sessions, change...)
+}
+
+// joinOn is join on a device.
+func joinOn(t testing.TB, dev verbs.Device, dir Directory, sessions int, change ...func(*Config)) *Coordinator {
+	t.Helper()
 	cfg := Config{Sessions: sessions, Cache: 64}
 	for _, f := range change {
 		f(&cfg)

@@ -17,7 +17,8 @@ import (
 //	32  length of the entry, u32: a multiple of 8
 //	36  cells of the transaction, u32
 //	40  reserved, 24 bytes, zero
-//	64  per cell: address u64, old version u64, new version u64, bytes of its old image u64: 0 if it is not kept here
+//	64  per cell: address u64, old version u64, new version u64, bytes of its old image u32: 0 if it is not kept here,
+//	    and of its new one u32: 0 if that is not told
 //	... the kept images, in the order of the list: cells from their offset 0, lock zero
 //
 // The sum is XXH64, seed 0, of token, epoch, the word of length and cells, a zero word, and the list. The state is
@@ -116,7 +117,7 @@ func (l *LogBuilder) Add(addr Addr, old, new Version, image []byte) {
 	binary.LittleEndian.PutUint64(c[0:], uint64(addr))
 	binary.LittleEndian.PutUint64(c[8:], uint64(old))
 	binary.LittleEndian.PutUint64(c[16:], uint64(new))
-	binary.LittleEndian.PutUint64(c[24:], uint64(len(image)))
+	binary.LittleEndian.PutUint64(c[24:], uint64(len(image))) // 31 bits: the new length comes with Covers
 	l.list += LogCellSize
 	if len(image) == 0 || old == 0 {
 		return
@@ -133,6 +134,14 @@ func (l *LogBuilder) Add(addr Addr, old, new Version, image []byte) {
 	binary.LittleEndian.PutUint64(b[OffLock:], 0)
 	copy(b[OffVersion:], image[OffVersion:])
 	l.n += len(b)
+}
+
+// Covers says how many bytes the new image of the cell added last has, from its offset 0: who undoes the change
+// must know how far it may have reached beyond the old image.
+func (l *LogBuilder) Covers(n int) {
+	if l.list > LogHeaderSize && l.list <= len(l.buf) {
+		binary.LittleEndian.PutUint32(l.buf[l.list-4:], uint32(n))
+	}
 }
 
 func (l *LogBuilder) refuse(err error) {
@@ -212,7 +221,12 @@ func (e *LogEntry) at(i int) (LogCell, uint64) {
 		Addr: Addr(binary.LittleEndian.Uint64(b[0:])),
 		Old:  Version(binary.LittleEndian.Uint64(b[8:])),
 		New:  Version(binary.LittleEndian.Uint64(b[16:])),
-	}, binary.LittleEndian.Uint64(b[24:])
+	}, uint64(binary.LittleEndian.Uint32(b[24:]))
+}
+
+// Covered returns the bytes of the new image of the cell at index i of the list, 0 if that is not told.
+func (e *LogEntry) Covered(i int) int {
+	return int(binary.LittleEndian.Uint32(e.cells[i*LogCellSize+LogCellSize-4:]))
 }
 
 // ImageCount returns the number of old images that are kept in this entry.

@@ -104,6 +104,46 @@ func sampleLog(rng *rand.Rand, ncells int) (cells []LogCell, images []testImage,
 	return cells, images, LogSize(ncells, bytesOf)
 }
 
+// How far a new image reaches stands beside the length of the old one, under the sum, and disturbs it not.
+func TestLogCovers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	for n := range 20 {
+		cells, images, size := sampleLog(rng, n)
+		var l LogBuilder
+		b := make([]byte, size)
+		l.Begin(b, 1, 2, n)
+		l.Covers(9) // of no cell
+		left := images
+		for i, c := range cells {
+			var image []byte
+			if len(left) > 0 && left[0].cell == i {
+				image, left = left[0].b, left[1:]
+			}
+			l.Add(c.Addr, c.Old, c.New, image)
+			l.Covers(1<<31 - 1 - i)
+		}
+		if _, err := l.Finish(); err != nil {
+			t.Fatal(err)
+		}
+		e, err := DecodeLog(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkLog(t, &e, 1, 2, cells, images)
+		for i := range cells {
+			if got := e.Covered(i); got != 1<<31-1-i {
+				t.Errorf("cell %d of %d: %d bytes", i, n, got)
+			}
+		}
+		if n > 0 {
+			b[LogHeaderSize+LogCellSize-1] ^= 1
+			if _, err := DecodeLog(b); !errors.Is(err, ErrLogCorrupt) {
+				t.Errorf("with another length: %v", err)
+			}
+		}
+	}
+}
+
 func TestLogRoundTrip(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	for n := range 50 {
@@ -291,7 +331,7 @@ func TestLogRefusesNonsenseWithAGoodSum(t *testing.T) {
 		{"has 64 bytes, want 40", func(b []byte) { binary.LittleEndian.PutUint64(b[list+8:], 0) }},
 		{"64 bytes behind the last image", func(b []byte) { binary.LittleEndian.PutUint64(b[list+24:], 0) }},
 		{"has 65 bytes, 64 are left", func(b []byte) { binary.LittleEndian.PutUint64(b[list+24:], 65) }},
-		{"has 18446744073709551615 bytes", func(b []byte) { binary.LittleEndian.PutUint64(b[list+24:], 1<<64-1) }},
+		{"has 4294967295 bytes", func(b []byte) { binary.LittleEndian.PutUint64(b[list+24:], 1<<64-1) }},
 		{"was not sealed for it", func(b []byte) { binary.LittleEndian.PutUint64(b[list+24:], 56) }},
 		{"was not sealed for it", func(b []byte) { binary.LittleEndian.PutUint64(b[list+24:], 1) }},
 		{"was not sealed for it", func(b []byte) { binary.LittleEndian.PutUint64(b[list:], 9) }},
@@ -406,7 +446,14 @@ func FuzzDecodeLog(f *testing.F) {
 		for i, image := range e.Images {
 			images = append(images, testImage{i, image})
 		}
-		addAll(&l, cells, images)
+		for i, c := range cells {
+			var image []byte
+			if len(images) > 0 && images[0].cell == i {
+				image, images = images[0].b, images[1:]
+			}
+			l.Add(c.Addr, c.Old, c.New, image)
+			l.Covers(e.Covered(i))
+		}
 		n, err := l.Finish()
 		if err != nil || n != e.Size() {
 			t.Fatalf("%d bytes, %v; decoded from %d", n, err, e.Size())

@@ -249,15 +249,34 @@ func (tx *Tx) seek(a *access, m mode) {
 func (tx *Tx) aim(a *access, m mode) {
 	a.asked = true
 	t := a.t
-	addr := t.remembered(a.hash, a.bucket, a.at)
-	if m == modeInsert || addr == 0 {
+	var addr layout.Addr
+	if x := t.index; x != nil {
+		if slot := x.Find(a.bucket, a.hash); slot >= 0 {
+			addr = a.at + layout.Addr(layout.BucketHeaderSize+slot*t.slot)
+		}
+	}
+	if addr == 0 || m == modeInsert {
 		tx.seek(a, m)
 		return
 	}
 	c := &a.own
 	tx.add(c, addr, t.slot, layout.KindRecord)
-	a.mode, a.stage, a.cell = m, stageAt, c
+	a.mode, a.stage, a.cell, c.mem = m, stageAt, c, tx.s.Quick(t.slot+auxSize+t.room)
 	tx.s.Prefetch(c.node, c.va)
+}
+
+// fire posts what an access of a Fetch waits for.
+func (tx *Tx) fire(a *access) {
+	c := a.cell
+	switch {
+	case c == nil || c.mem.Nil():
+		tx.post(a)
+	case a.mode == modeRead:
+		tx.s.Read(c.node, c.va, c.mem.Slice(0, c.slot))
+	default:
+		c.asked, tx.locking = true, true
+		tx.s.Lock(c.node, c.va, tx.token, c.mem, c.slot)
+	}
 }
 
 // raise is require for an access that is known, or queued in this very Fetch.

@@ -102,8 +102,8 @@ func TestIndexedSlotIsLookedAt(t *testing.T) {
 	if err := db.Update(ctx, func(tx *Tx) error { return tx.Insert(tab, key, []byte("value")) }); err != nil {
 		t.Fatal(err)
 	}
-	right, ok := tab.index.Get(bucket, hash)
-	if !ok || tab.remembered(hash, bucket, head) == 0 {
+	right := tab.index.Find(bucket, hash)
+	if right < 0 || tab.remembered(hash, bucket, head) == 0 {
 		t.Fatal("an insert is not remembered")
 	}
 	for slot := range tab.geo.Slots {
@@ -120,14 +120,14 @@ func TestIndexedSlotIsLookedAt(t *testing.T) {
 		if want := uint64(min(1, max(slot-right, right-slot))); err != nil || d.Stale != want || d.Verbs.CAS != 1+want {
 			t.Errorf("with slot %d in the index, %d is right: %v, %d stale, %d CAS", slot, right, err, d.Stale, d.Verbs.CAS)
 		}
-		if got, _ := tab.index.Get(bucket, hash); got != right {
+		if got := tab.index.Find(bucket, hash); got != right {
 			t.Errorf("the index still says %d, right is %d", got, right)
 		}
 	}
 	if err := db.Update(ctx, func(tx *Tx) error { return tx.Delete(tab, key) }); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := tab.index.Get(bucket, hash); ok {
+	if tab.index.Find(bucket, hash) >= 0 {
 		t.Error("a deleted key is remembered")
 	}
 	if err := db.DropTable(ctx, "t"); err != nil {

@@ -1,12 +1,14 @@
 package txn_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
+	"fjord/layout"
 	"fjord/txn"
 )
 
@@ -109,6 +111,95 @@ func TestFull(t *testing.T) {
 			update(t, db, func(tx *txn.Tx) error { return tx.Insert(tab, u64(i+1000*(round+1)), []byte("z")) })
 		}
 		w.sound(db, map[string]int{"crate": capacity})
+	}
+}
+
+// fill inserts records until the table is full, and returns how many there are.
+func fill(t *testing.T, db *txn.DB, tab *txn.Table) (n int) {
+	t.Helper()
+	for {
+		err := db.Update(context.Background(), func(tx *txn.Tx) error { return tx.Insert(tab, u64(n), nil) })
+		if errors.Is(err, txn.ErrFull) {
+			return n
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+}
+
+// ErrFull counts only if what the function has read holds: it may have had nothing to
+// insert.
+func TestFullRestsOnReadsThatHold(t *testing.T) {
+	w := newWorld(t, shape(1, 1))
+	db, other := w.open(), w.open()
+	tab := newTable(t, db, "crate", 8, 16, 1)
+	flags, flags2 := newTable(t, db, "flags", 8, 16, 1), newTable(t, other, "flags", 8, 16, 1)
+	put(t, db, flags, u64(1), "go on")
+	n := fill(t, db, tab)
+	runs := 0
+	err := db.Update(context.Background(), func(tx *txn.Tx) error {
+		runs++
+		v, err := tx.Get(flags, u64(1))
+		if err != nil || string(v) == "stop" {
+			return err
+		}
+		put(t, other, flags2, u64(1), "stop")
+		return tx.Insert(tab, u64(n), nil)
+	})
+	if err != nil || runs != 2 {
+		t.Errorf("after %d runs: %v; want 2 and success", runs, err)
+	}
+	w.sound(db, map[string]int{"crate": n, "flags": 1})
+}
+
+// A table is not full as long as there is a free slot that somebody has locked by a
+// stale address, or has not released yet: that passes.
+func TestFullButForALockedSlot(t *testing.T) {
+	for what, plant := range map[string]func(w *world, va uint64, cell []byte){
+		"locked": func(w *world, va uint64, _ []byte) { w.probe().write(0, va, u64(77)) },
+		"pending": func(w *world, va uint64, cell []byte) {
+			cell[layout.OffVersion+7] |= 0x80
+			w.probe().write(0, va+layout.OffVersion, cell[layout.OffVersion:][:8])
+		},
+	} {
+		t.Run(name(what), func(t *testing.T) {
+			w := newWorld(t, shape(1, 1))
+			db := w.open(func(o *txn.Options) { o.MaxRetries = 3 })
+			ctx := context.Background()
+			tab := newTable(t, db, "crate", 8, 16, 1)
+			n := fill(t, db, tab)
+			va, _ := w.find(0, u64(0)) // the first record is in the head bucket
+			update(t, db, func(tx *txn.Tx) error { return tx.Delete(tab, u64(0)) })
+			cell := w.probe().read(0, va, layout.CellAlign)
+			plant(w, va, bytes.Clone(cell))
+			err := db.Update(ctx, func(tx *txn.Tx) error { return tx.Insert(tab, u64(n), nil) })
+			wantErr(t, err, txn.ErrConflict, "locked", `"crate"`)
+			if errors.Is(err, txn.ErrFull) {
+				t.Errorf("it is full as well: %v", err)
+			}
+			runs := 0
+			update(t, db, func(tx *txn.Tx) error {
+				if runs++; runs == 2 {
+					w.probe().write(0, va, cell[:16])
+				}
+				return tx.Insert(tab, u64(n), nil)
+			})
+			if runs != 2 {
+				t.Errorf("%d runs, want 2", runs)
+			}
+			// A record that is locked takes its slot.
+			held := begin(t, db)
+			if _, err := held.GetForUpdate(tab, u64(n)); err != nil {
+				t.Fatal(err)
+			}
+			wantErr(t, db.Update(ctx, func(tx *txn.Tx) error { return tx.Insert(tab, u64(n+1), nil) }), txn.ErrFull)
+			if err := held.Abort(); err != nil {
+				t.Error(err)
+			}
+			w.sound(db, map[string]int{"crate": n})
+		})
 	}
 }
 

@@ -49,8 +49,8 @@ func (tx *Tx) createTable(s Schema) error {
 	}
 	shards := len(tx.db.co.Layout().Shards)
 	if n, slot := deleteLog(s), tx.s.LogSlotSize(); n > slot {
-		return fmt.Errorf("%w: table %q: a key of %d bytes and a value of %d could never be deleted: the undo log would take %d bytes, a log slot has %d; raise ClusterConfig.LogSlot",
-			ErrSchema, s.Name, s.KeySize, s.ValueSize, n, slot)
+		return fmt.Errorf("%w: table %q: a key of %d bytes and a value of %d could never be deleted: the undo log would take %d bytes, a log slot has %d; raise %s",
+			ErrSchema, s.Name, s.KeySize, s.ValueSize, n, slot, tx.db.logOption())
 	}
 	meta = coord.PlanTable(s.KeySize, s.ValueSize, uint64(s.Capacity), shards)
 	size := coord.TableBytes(&meta)
@@ -258,7 +258,7 @@ func (db *DB) finishDrop(ctx context.Context, name string) error {
 		return err
 	}
 	if _, err := db.co.Directory().NewEpoch(ctx); err != nil {
-		return fmt.Errorf("drop table %q: %w", name, err)
+		return fmt.Errorf("drop table %q: %w", name, sessionError(err))
 	}
 	// Several may get here at once. The lock of the catalog entry lets one at a time
 	// go on, and only while the space is the table's: what is zeroed must not be

@@ -134,6 +134,9 @@ func (c *cell) took() bool {
 // busy asks the strategy what to do about a lock that another was found to hold:
 // wait before the next try, or give up.
 func (tx *Tx) busy(c *cell) (wait int64, err error) {
+	if freed, err := tx.orphan(c, c.holder()); freed || err != nil {
+		return 0, err
+	}
 	if c.tries < math.MaxInt16 {
 		c.tries++
 	}
@@ -237,12 +240,19 @@ func (tx *Tx) lockCells(list ...*cell) error {
 			}
 		}
 		if fail != nil {
-			return tx.doom(fail)
+			return tx.giveUp(fail)
 		}
 		if err := tx.pause(wait); err != nil {
 			return err
 		}
 	}
+}
+
+// giveUp dooms the attempt. What was given back on the way goes out now: the user's
+// function runs next, for as long as it likes.
+func (tx *Tx) giveUp(err error) error {
+	tx.s.RingQuiet()
+	return tx.doom(err)
 }
 
 // exchange rings the doorbells and waits for the answers: one round trip.
@@ -264,11 +274,16 @@ func (tx *Tx) exchange() error {
 }
 
 // salvage looks, when the answers are not looked at one by one, at every CAS:
-// which locks are held must be known. Those of a QP that failed stay asked.
+// which locks are held must be known. Those of a QP that failed stay asked, unless it
+// had failed before.
 func (tx *Tx) salvage() {
 	for _, c := range tx.cells {
-		if c.asked && !tx.s.Lost(c.node) {
+		switch {
+		case !c.asked:
+		case !tx.s.Lost(c.node):
 			c.asked, c.locked = false, c.holder() == 0
+		case tx.s.Void(c.node):
+			c.asked = false
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (r *CheckReport) OK() bool {
 
 // Check reads everything on every memory node and looks for what must not be. No
 // transaction of any coordinator may run meanwhile: what it is doing would look
-// like damage.
+// like damage. ErrBusy tells of this DB's own.
 func (db *DB) Check(ctx context.Context) (*CheckReport, error) {
 	if db.closed.Load() {
 		return nil, ErrClosed
@@ -48,11 +48,11 @@ func (db *DB) Check(ctx context.Context) (*CheckReport, error) {
 	var err error
 	db.co.Sessions(func(s *coord.Session) {
 		if e := s.Settle(ctx); e != nil && err == nil {
-			err = e
+			err = fmt.Errorf("%w: %w", ErrUnavailable, e)
 		}
 	}, func(s *coord.Session) {
 		if err == nil {
-			err = fmt.Errorf("session %d is in a transaction", s.Index())
+			err = fmt.Errorf("%w: session %d is in a transaction", ErrBusy, s.Index())
 		}
 	})
 	if err != nil {
@@ -108,6 +108,10 @@ func (c *checker) run() error {
 		return err
 	}
 	delete(c.report.Records, "catalog")
+	if err := c.table("outcomes", &c.db.outcomes.meta, func([]byte, []byte) {}); err != nil {
+		return err
+	}
+	delete(c.report.Records, "outcomes")
 	for _, name := range slices.Sorted(maps.Keys(metas)) {
 		m := metas[name]
 		if err := c.table(name, &m, func([]byte, []byte) {}); err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fjord/coord"
 	"fjord/txn"
 )
 
@@ -61,6 +62,36 @@ func TestUseAfterClose(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A cluster that is closed in the middle of DropTable is told as such.
+func TestClusterClosedInDropTable(t *testing.T) {
+	w := newWorld(t, shape(2, 2))
+	rec := &closer{cluster: w.cluster}
+	ctx := context.Background()
+	db, err := txn.Open(ctx, txn.Options{Cluster: w.cluster, Sessions: 8, AddressCache: 64, Recorder: rec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	newTable(t, db, "t", 8, 16, 64)
+	rec.left = 2 // the mark, and the look at it: the epoch comes next
+	wantErr(t, db.DropTable(ctx, "t"), txn.ErrClosed, `"t"`)
+	if rec.left != 0 {
+		t.Errorf("the cluster was not closed: %d attempts too few", rec.left)
+	}
+}
+
+// closer closes a cluster behind so many attempts.
+type closer struct {
+	cluster *coord.Cluster
+	left    int
+}
+
+func (c *closer) Record(*txn.Attempt) {
+	if c.left--; c.left == 0 {
+		_ = c.cluster.Close()
 	}
 }
 

@@ -3,11 +3,13 @@ package txn
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
 	"fjord/coord"
 	"fjord/layout"
+	"fjord/lock"
 )
 
 // commit ends the attempt: locks what is left to lock, validates, logs, writes,
@@ -34,9 +36,12 @@ func (tx *Tx) commit() error {
 		}
 		return tx.doom(err)
 	}
-	if !tx.s.LogFree() {
-		if err := tx.s.Settle(tx.ctx); err != nil {
-			return tx.doom(&brokenError{err})
+	if err := tx.s.TakeLog(tx.ctx); err != nil {
+		return tx.doom(&brokenError{err})
+	}
+	if tx.s.Broken() != nil {
+		if err := tx.allReachable(); err != nil {
+			return err
 		}
 	}
 	if err := tx.ctx.Err(); err != nil { // the last moment at which that can matter
@@ -144,7 +149,13 @@ func (tx *Tx) validate() error {
 		case ver != c.ver:
 			err = errVersion
 		case layout.Lock(seen) != 0:
-			err = errLocked
+			// What a dead coordinator has locked and not logged is as good as free.
+			var freed bool
+			if freed, err = tx.orphan(c, lock.Token(layout.Lock(seen))); freed {
+				continue
+			} else if err == nil {
+				err = errLocked
+			}
 		default:
 			continue
 		}
@@ -220,7 +231,8 @@ func (tx *Tx) logSize() int { return layout.LogSize(len(tx.writes), tx.oldBytes)
 func (tx *Tx) buildLogs() error {
 	co := tx.s.Coordinator()
 	if n := tx.logSize(); n > tx.s.LogSlotSize() {
-		return fmt.Errorf("%w: the transaction's undo log of %d cells takes %d bytes, a log slot has %d", ErrTooLarge, len(tx.writes), n, tx.s.LogSlotSize())
+		return fmt.Errorf("%w: the transaction's undo log of %d cells takes %d bytes, a log slot has %d; raise %s",
+			ErrTooLarge, len(tx.writes), n, tx.s.LogSlotSize(), tx.db.logOption())
 	}
 	l := co.Layout()
 	if int(l.Header.Replicas) == len(l.Nodes) {
@@ -261,9 +273,21 @@ func (tx *Tx) buildLog(node int) (coord.Buf, error) {
 			image = c.mem.B()[:c.oldLen]
 		}
 		b.Add(c.addr, c.ver, c.newVer, image)
+		b.Covers(int(c.newLen))
 	}
 	n, err := b.Finish()
 	return buf.Slice(0, n), err
+}
+
+// allReachable fails if a node that is to be written to is known not to be reachable:
+// as long as nothing is logged the attempt can be undone.
+func (tx *Tx) allReachable() error {
+	for _, g := range tx.logs {
+		if err := tx.s.Use(g.node); err != nil {
+			return tx.doom(&brokenError{err})
+		}
+	}
+	return nil
 }
 
 func (tx *Tx) postLogs() {
@@ -328,6 +352,11 @@ func (tx *Tx) abort() error {
 	if tx.logged {
 		// Locks may go only when no copy of the entry can be taken for a live one.
 		if err := tx.markAborted(); err != nil {
+			if errors.Is(err, coord.ErrFenced) {
+				// Whoever recovers this coordinator finds the entry and undoes it. No lock may
+				// go before, where a node is not fenced yet.
+				return nil
+			}
 			return err
 		}
 		tx.logged = false
@@ -356,7 +385,7 @@ func (tx *Tx) markAborted() error {
 	// whole, so that no other is marked.
 	from, to := layout.LogOffState, layout.LogOffState+8
 	for range repairTries {
-		if tx.s.Broken() != nil {
+		if tx.s.Failed() != nil {
 			if err := tx.s.Repair(context.WithoutCancel(tx.ctx)); err != nil {
 				return err
 			}
@@ -374,7 +403,7 @@ func (tx *Tx) markAborted() error {
 			return nil
 		}
 	}
-	return tx.s.Broken()
+	return tx.s.Failed()
 }
 
 // repairTries is how often a QP may fail again right after its repair.

@@ -17,20 +17,23 @@ import (
 // DB is a coordinator of a cluster: what a program opens to run transactions.
 // It is safe for concurrent use.
 type DB struct {
-	opt     Options
-	co      *coord.Coordinator
-	dev     verbs.Device
-	rt      verbs.Runtime
-	cluster *coord.Cluster // non-nil if it ends with the DB
-	catalog *Table
-	metrics *collector
-	closed  atomic.Bool
+	opt      Options
+	co       *coord.Coordinator
+	dev      verbs.Device
+	rt       verbs.Runtime
+	cluster  *coord.Cluster // non-nil if it ends with the DB
+	catalog  *Table
+	outcomes *Table // of transactions that recovery has decided about
+	opened   atomic.Bool
+	metrics  *collector
+	closed   atomic.Bool
 
 	mu     sync.Mutex
 	tables map[uint32]*Table // by id
 	lost   map[ID]unfinished // transactions that Resolve has to finish
 	known  map[ID]Outcome    // what Resolve found out
 	order  []ID              // of known, oldest first
+	ousted map[ID]bool       // transactions of unknown outcome that recovery decides about
 }
 
 // unfinished is a transaction that could not be ended.
@@ -48,7 +51,8 @@ func Open(ctx context.Context, o Options) (_ *DB, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	db := &DB{opt: o, tables: make(map[uint32]*Table), lost: make(map[ID]unfinished), known: make(map[ID]Outcome)}
+	db := &DB{opt: o, tables: make(map[uint32]*Table), lost: make(map[ID]unfinished), known: make(map[ID]Outcome),
+		ousted: make(map[ID]bool)}
 	defer func() {
 		if err != nil {
 			_ = db.teardown(ctx) // the first error is the one to tell
@@ -71,14 +75,17 @@ func Open(ctx context.Context, o Options) (_ *DB, err error) {
 	}
 	db.rt = db.dev.Runtime()
 	db.co, err = coord.Join(ctx, cluster, db.dev, coord.Config{Sessions: o.Sessions, Cache: o.AddressCache, HugePages: o.HugePages,
-		NewUser: func(s *coord.Session) any { return newSession(db, s) }, OnDrain: db.onDrain})
+		NewUser: func(s *coord.Session) any { return newSession(db, s) }, OnDrain: db.onDrain,
+		SuspectAfter: o.suspectAfter(db.rt), OnRecovered: db.onRecovered, Report: db.reportRecovery, OnRejoin: db.reportRejoin})
 	if err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", sessionError(err))
 	}
 	if w := db.co.Fallback(); w != nil {
 		o.Logger.Warn("huge pages", zap.Error(w))
 	}
-	db.catalog = newTable(db, "catalog", coord.CatalogMeta(len(db.co.Layout().Shards)))
+	l := db.co.Layout()
+	db.catalog = newTable(db, "catalog", coord.CatalogMeta(len(l.Shards)))
+	db.outcomes = newTable(db, "outcomes", coord.OutcomesMeta(len(l.Shards), int(l.Header.Sessions)))
 	if o.Registerer != nil {
 		db.metrics = newCollector(db)
 		if err = o.Registerer.Register(db.metrics); err != nil {
@@ -86,6 +93,7 @@ func Open(ctx context.Context, o Options) (_ *DB, err error) {
 			return nil, fmt.Errorf("txn: register metrics: %w", err)
 		}
 	}
+	db.opened.Store(true)
 	o.Logger.Info("opened", zap.Uint16("coordinator", db.co.ID()), zap.Int("memory_nodes", len(db.co.Layout().Nodes)),
 		zap.Uint16("replicas", db.co.Layout().Header.Replicas))
 	return db, nil
@@ -95,7 +103,9 @@ func Open(ctx context.Context, o Options) (_ *DB, err error) {
 const closePatience = 5 * time.Second
 
 // Close waits for running transactions and ends the DB; an embedded cluster and
-// what it holds end with it. Later calls do nothing.
+// what it holds end with it. Later calls do nothing. A transaction whose outcome is
+// still unknown is left to another coordinator, which recovers this one as if it had
+// died: by itself where heartbeats are shown, else when Recover is called.
 func (db *DB) Close() error {
 	if db.closed.Swap(true) {
 		return nil
@@ -210,7 +220,10 @@ const maxKnown = 4096
 // Resolve says what became of a transaction whose commit returned
 // ErrCommitUnknown, or that could not be undone. It finishes the transaction if
 // the memory nodes are reachable again; else it returns Unknown and an error,
-// and may be called again. ErrNotFound: the DB knows no such transaction.
+// and may be called again. If the transaction's coordinator was fenced, or has died,
+// it says what recovery has decided, whichever DB is asked: that is kept until the
+// outcomes of later recoveries need the room, which two always have. ErrNotFound: the
+// DB knows no such transaction.
 func (db *DB) Resolve(ctx context.Context, id ID) (Outcome, error) {
 	var f unfinished
 	for {
@@ -225,7 +238,7 @@ func (db *DB) Resolve(ctx context.Context, id ID) (Outcome, error) {
 		case db.closed.Load():
 			return Unknown, ErrClosed
 		case !lost:
-			return Unknown, fmt.Errorf("%w: no transaction %v with an unknown outcome", ErrNotFound, id)
+			return db.recovered(ctx, id)
 		}
 		if f.tx.s.Unpark() {
 			break
@@ -249,6 +262,14 @@ func (db *DB) Resolve(ctx context.Context, id ID) (Outcome, error) {
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
+	if err != nil && tx.s.Fenced() {
+		delete(db.lost, id)
+		db.freeSession(tx)
+		db.mu.Unlock()
+		db.oust(id)
+		defer db.mu.Lock()
+		return db.recovered(ctx, id)
+	}
 	if err != nil {
 		tx.s.Park()
 		return Unknown, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -260,9 +281,14 @@ func (db *DB) Resolve(ctx context.Context, id ID) (Outcome, error) {
 		delete(db.known, db.order[0])
 		db.order = db.order[1:]
 	}
+	db.freeSession(tx)
+	return outcome, nil
+}
+
+// freeSession gives the session of a transaction back that was kept for Resolve.
+func (db *DB) freeSession(tx *Tx) {
 	tx.u.tx = &Tx{db: db, s: tx.s, u: tx.u} // whoever ran the old one does not own the session any more
 	tx.s.Release()
-	return outcome, nil
 }
 
 // Stats returns totals.

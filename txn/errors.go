@@ -26,6 +26,9 @@ var (
 	// ErrFull: no room for another record, table or session. Retry after
 	// something was deleted.
 	ErrFull = errors.New("txn: full")
+	// ErrBusy: a transaction runs that must have ended first, or its outcome is
+	// unknown. Retry when it has ended, or was resolved.
+	ErrBusy = errors.New("txn: busy")
 	// ErrReadOnly: a write inside View. Don't retry.
 	ErrReadOnly = errors.New("txn: read-only transaction")
 	// ErrNoTable: no table has this name, or it was dropped. Don't retry.

@@ -130,6 +130,8 @@ func TestLocalMemoryUsedUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantErr(t, hog(tx), txn.ErrTooLarge, "local memory")
+		_, err = db.Begin(ctx) // a session would have to be made
+		wantErr(t, err, txn.ErrFull, "local memory", "raise Sessions")
 		wantErr(t, tx.Put(tab, u64(100), nil), txn.ErrTooLarge) // it is doomed
 		wantErr(t, tx.Commit(ctx), txn.ErrTooLarge)
 		for i := range 100 {

@@ -74,7 +74,7 @@ func (tx *Tx) chase(list []*access) error {
 		}
 		tx.work = keep
 		if fail != nil {
-			return tx.doom(fail)
+			return tx.giveUp(fail)
 		}
 		if len(keep) == 0 {
 			return nil

@@ -36,11 +36,15 @@ func TestBadOptions(t *testing.T) {
 		{"too many sessions", txn.Options{Sessions: 5000}, []string{"Sessions is 5000", "1 to 4096"}},
 		{"negative cache", txn.Options{AddressCache: -1}, []string{"AddressCache is -1", "1 to"}},
 		{"negative retries", txn.Options{MaxRetries: -1}, []string{"MaxRetries is -1", "1 to"}},
+		{"a small log slot", txn.Options{LogSlot: 100}, []string{"LogSlot is 100", "4096 to"}},
+		{"an odd log slot", txn.Options{LogSlot: 128<<10 + 8}, []string{"LogSlot is 131080", "multiple of 64"}},
+		{"a log slot for fewer nodes", txn.Options{MemoryNodes: 8, LogSlot: 8 << 10}, []string{"LogSlot is 8192", "8 memory nodes", "right is 9152 at least"}},
 		{"little memory", txn.Options{NodeMemory: 1000}, []string{"NodeMemory is 1000"}},
 		{"memory for no logs", txn.Options{NodeMemory: 2 << 20}, []string{"NodeMemory is 2097152", "128 sessions", "at least"}},
 		{"cluster and nodes", txn.Options{Cluster: w.cluster, MemoryNodes: 2}, []string{"MemoryNodes", "contradict Cluster"}},
 		{"cluster and copies", txn.Options{Cluster: w.cluster, Replicas: 2}, []string{"Replicas", "contradict Cluster"}},
 		{"cluster and memory", txn.Options{Cluster: w.cluster, NodeMemory: 1 << 30}, []string{"NodeMemory", "contradict Cluster"}},
+		{"cluster and log slots", txn.Options{Cluster: w.cluster, LogSlot: 1 << 20}, []string{"LogSlot", "contradict Cluster"}},
 		{"cluster and pages", txn.Options{Cluster: w.cluster, HugePages: verbs.Huge2M}, []string{"HugePages", "contradict Cluster"}},
 		{"more sessions than the cluster", txn.Options{Cluster: w.cluster, Sessions: 9}, []string{"Sessions is 9", "1 to 8"}},
 	} {
@@ -51,6 +55,71 @@ func TestBadOptions(t *testing.T) {
 			}
 			wantErr(t, err, txn.ErrOptions, c.words...)
 		})
+	}
+}
+
+// A log slot that is just accepted is enough to create and drop tables.
+func TestLogSlotThatIsAcceptedIsEnough(t *testing.T) {
+	ctx := context.Background()
+	db, err := txn.Open(ctx, txn.Options{MemoryNodes: 8, NodeMemory: 4 << 20, Sessions: 2, AddressCache: 64, LogSlot: 9152})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for range 3 {
+		for i := range 20 { // some in one bucket of the catalog
+			newTable(t, db, name("t", i), 8, 16, 1)
+		}
+		for i := range 20 {
+			if err := db.DropTable(ctx, name("t", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// What a transaction may write is an option; its errors name the one that is the
+// user's, who has a cluster of his own or has not.
+func TestLogSlot(t *testing.T) {
+	ctx := context.Background()
+	write := func(db *txn.DB) error {
+		tab := newTable(t, db, "t", 8, 500, 100)
+		return db.Update(ctx, func(tx *txn.Tx) error {
+			for i := range 200 { // cells of 32 bytes each in the log
+				if err := tx.Put(tab, u64(i), make([]byte, 500)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	for _, c := range []struct {
+		slot   uint64
+		enough bool
+	}{{4096, false}, {64 << 10, true}} {
+		db, err := txn.Open(ctx, txn.Options{MemoryNodes: 1, NodeMemory: 16 << 20, Sessions: 8, AddressCache: 64, LogSlot: c.slot})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = write(db)
+		switch {
+		case !c.enough:
+			wantErr(t, err, txn.ErrTooLarge, "4096", "raise Options.LogSlot")
+			_, err := db.CreateTable(ctx, txn.Schema{Name: "large", KeySize: 8, ValueSize: 4096, Capacity: 1})
+			wantErr(t, err, txn.ErrSchema, "raise Options.LogSlot")
+		case err != nil:
+			t.Errorf("with a log slot of %d bytes: %v", c.slot, err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	cfg := shape(1, 1)
+	cfg.LogSlot = 4096
+	wantErr(t, write(newWorld(t, cfg).open()), txn.ErrTooLarge, "4096", "raise ClusterConfig.LogSlot")
+	var o txn.Options
+	if o.EnsureDefaults(); o.LogSlot != 128<<10 {
+		t.Errorf("the default is %d bytes, want 128 KiB", o.LogSlot)
 	}
 }
 

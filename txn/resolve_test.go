@@ -100,6 +100,7 @@ func TestResolveAborts(t *testing.T) {
 			tab, tab2 := newTable(t, db, "t", 8, 16, 20), newTable(t, other, "t", 8, 16, 20)
 			put(t, db, tab, u64(1), "one")
 			put(t, db, tab, u64(2), "two")
+			newTable(t, other, "dropped", 8, 16, 20)
 			tx := begin(t, db)
 			if _, err := tx.Get(tab, u64(1)); err != nil {
 				t.Fatal(err)
@@ -125,6 +126,9 @@ func TestResolveAborts(t *testing.T) {
 			err := tx.Commit(ctx)
 			w.script.set(nil)
 			wantErr(t, err, txn.ErrUnavailable, tx.ID().String(), "Resolve")
+			wantErr(t, other.DropTable(ctx, "dropped"), txn.ErrBusy, "unknown outcome")
+			_, err = db.Check(ctx)
+			wantErr(t, err, txn.ErrBusy)
 			l := begin(t, other)
 			_, err = l.GetForUpdate(tab2, u64(2))
 			wantErr(t, err, txn.ErrConflict)
@@ -135,6 +139,9 @@ func TestResolveAborts(t *testing.T) {
 				if o, err := db.Resolve(ctx, tx.ID()); err != nil || o != txn.Aborted {
 					t.Errorf("Resolve: %v, %v; want abort", o, err)
 				}
+			}
+			if err := other.DropTable(ctx, "dropped"); err != nil {
+				t.Errorf("drop the table when it was resolved: %v", err)
 			}
 			if got := read(t, other, tab2, u64(2)); got != "two" {
 				t.Errorf("the key is %q", got)

@@ -1,6 +1,7 @@
 package txn_test
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"fjord/verbs"
@@ -10,6 +11,7 @@ import (
 // they go straight to the provider.
 type script struct {
 	hook atomic.Pointer[func(d *doorbell) (int, error)]
+	away atomic.Pointer[verbs.GID] // a memory node that no QP can be brought up to
 }
 
 // set makes hook decide about every doorbell from now on; nil: none does.
@@ -68,9 +70,12 @@ const (
 	deviceAsIs     device = iota
 	deviceAsync           // completions have to be awaited
 	deviceNoInline        // and payloads stay where they are until then
+	deviceLent            // the provider's own, which no script sees: it lends memory
 )
 
-func (d device) String() string { return [...]string{"as it is", "asynchronous", "without inline"}[d] }
+func (d device) String() string {
+	return [...]string{"as it is", "asynchronous", "without inline", "lent"}[d]
+}
 
 // Attr hides what the coordinator is not to see.
 func (d *scriptedDevice) Attr() verbs.DeviceAttr {
@@ -106,6 +111,8 @@ func (p *scriptedPD) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	return &scriptedQP{QP: qp, s: p.s}, nil
 }
 
+var errAway = errors.New("the memory node is away")
+
 type scriptedQP struct {
 	verbs.QP
 	s    *script
@@ -115,6 +122,9 @@ type scriptedQP struct {
 func (q *scriptedQP) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	if mask&verbs.AttrDest != 0 {
 		q.dest = a.DestGID
+		if away := q.s.away.Load(); away != nil && *away == q.dest {
+			return errAway
+		}
 	}
 	return q.QP.Modify(a, mask)
 }

@@ -77,6 +77,7 @@ func (u *session) endBadly(tx *Tx, err error) error {
 		// The unlock was lost. Nobody may use this session for long, so it was to be made good now.
 		u.db.warn("memory node not reachable; its locks are freed when it is", e)
 	}
+	err = tx.ousted(err)
 	tx.live = false
 	defer func() { // the last thing, and also if the recorder panics: Resolve may run at once
 		switch {
@@ -177,6 +178,10 @@ func (u *session) release(tx *Tx) {
 
 // lose keeps the session of a transaction that could not be ended, for Resolve.
 func (u *session) lose(tx *Tx, o Outcome) {
+	if u.s.Fenced() {
+		u.db.oust(tx.token) // recovery decides, and Resolve asks for that
+		return
+	}
 	tx.lostSession = true
 	u.publish()
 	u.s.Park()
@@ -195,6 +200,7 @@ func (db *DB) run(ctx context.Context, fn func(*Tx) error, readOnly bool) error 
 	u := s.User.(*session)
 	tx := u.tx
 	tx.last, tx.repairs = nil, 0
+	rejoined := 0 // times that this coordinator was fenced meanwhile
 	for attempt := 1; ; attempt++ {
 		err := u.once(ctx, fn, readOnly, attempt)
 		if err == nil {
@@ -202,6 +208,18 @@ func (db *DB) run(ctx context.Context, fn func(*Tx) error, readOnly bool) error 
 			return nil
 		}
 		again, wait := db.retry(tx, err, attempt)
+		if !again && rejoined < repairTries && errors.Is(err, coord.ErrFenced) && !isUnknown(err) {
+			// Nothing of it is committed, and it can run again under another id.
+			rejoined++
+			u.release(tx)
+			if s, err = db.co.Acquire(ctx); err != nil {
+				return sessionError(err)
+			}
+			u = s.User.(*session)
+			tx = u.tx
+			tx.last, tx.repairs = nil, 0
+			continue
+		}
 		if !again {
 			err = lasting(err, attempt)
 			u.release(tx)
@@ -254,15 +272,21 @@ func (tx *Tx) refuse(err error) error {
 	if tx.doomed != nil {
 		return tx.doomed
 	}
+	if e := tx.confirmReads(); e != nil {
+		return e
+	}
+	return err
+}
+
+// confirmReads validates what was read so far, on which an error may rest that ends
+// the attempt.
+func (tx *Tx) confirmReads() error {
 	for _, c := range tx.cells {
 		if c.read && !c.locked {
 			tx.reads = append(tx.reads, c)
 		}
 	}
-	if e := tx.confirm(); e != nil {
-		return e
-	}
-	return err
+	return tx.confirm()
 }
 
 // Back-off between attempts: from about one short transaction to one that is
@@ -286,7 +310,7 @@ func (db *DB) retry(tx *Tx, err error, attempt int) (bool, int64) {
 		tx.last = &tx.prev
 		tx.prev = ConflictError{Reason: tx.lost.Reason, Table: tx.lost.Table, Key: append(tx.prev.Key[:0], tx.lost.Key...)}
 	case errors.As(err, &b):
-		if tx.repairs++; tx.s.Broken() != nil || tx.repairs > repairTries {
+		if tx.repairs++; tx.s.Failed() != nil || tx.repairs > repairTries {
 			return false, 0
 		}
 	default:
@@ -306,15 +330,18 @@ func lasting(err error, attempts int) error {
 	return err
 }
 
+// sessionError gives an error of coord the sentinel that users look for.
 func sessionError(err error) error {
 	switch {
 	case errors.Is(err, coord.ErrNested):
 		return fmt.Errorf("%w: Update or View inside Update or View; use the outer Tx", ErrNested)
 	case errors.Is(err, coord.ErrEnded):
 		return fmt.Errorf("%w: %w", ErrClosed, err)
-	case errors.Is(err, coord.ErrNoSession), errors.Is(err, coord.ErrNoSeat):
+	case errors.Is(err, coord.ErrUnresolved):
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	case errors.Is(err, coord.ErrNoSession), errors.Is(err, coord.ErrNoSeat), errors.Is(err, coord.ErrNoMemory):
 		return fmt.Errorf("%w: %w", ErrFull, err)
-	case errors.Is(err, coord.ErrNoNode):
+	case errors.Is(err, coord.ErrNoNode), errors.Is(err, coord.ErrFenced):
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case errors.Is(err, coord.ErrConfig):
 		return fmt.Errorf("%w: %w", ErrOptions, err)

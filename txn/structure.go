@@ -74,12 +74,12 @@ func (tx *Tx) placeInserts() error {
 		if a.op != opPut || a.present {
 			continue
 		}
-		addr := tx.freeSlot(a)
+		addr, locked := tx.freeSlot(a)
 		if addr == 0 {
-			if err := tx.addBucket(a); err != nil {
+			if err := tx.addBucket(a, locked); err != nil {
 				return err
 			}
-			if addr = tx.freeSlot(a); addr == 0 {
+			if addr, _ = tx.freeSlot(a); addr == 0 {
 				// Whoever took it before has undone that, and its slots' locks are still to
 				// go; or stale addresses have led others there.
 				return tx.doom(tx.conflict(errLocked, a.t, tx.keyOf(a)))
@@ -102,8 +102,9 @@ func (tx *Tx) placeInserts() error {
 }
 
 // freeSlot chooses a slot in the locked chain of the access's bucket, 0 if there
-// is none. One that somebody has locked by a stale address is passed over.
-func (tx *Tx) freeSlot(a *access) layout.Addr {
+// is none. One that somebody has locked, by a stale address or since his release is on
+// its way, is passed over; locked tells that there was such a one.
+func (tx *Tx) freeSlot(a *access) (addr layout.Addr, locked bool) {
 	for i := range tx.links {
 		l := &tx.links[i]
 		if l.head != a.head {
@@ -113,23 +114,28 @@ func (tx *Tx) freeSlot(a *access) layout.Addr {
 			off := a.t.geo.SlotOffset(j)
 			img := l.img.B()[off : off+a.t.slot]
 			addr := l.addr + layout.Addr(off)
-			if l.used&(1<<j) != 0 || layout.Lock(img) != 0 {
+			if l.used&(1<<j) != 0 {
 				continue
 			}
+			v := layout.CellVersion(img)
 			switch layout.Verify(img, addr, a.t.slot) {
 			case layout.Virgin:
 			case layout.Valid:
-				if v := layout.CellVersion(img); v.IsPending() || !v.IsAbsent() {
+				if !v.IsAbsent() {
 					continue
 				}
 			case layout.Torn:
 				continue
 			}
+			if layout.Lock(img) != 0 || v.IsPending() {
+				locked = true
+				continue
+			}
 			l.used |= 1 << j
-			return addr
+			return addr, locked
 		}
 	}
-	return 0
+	return 0, locked
 }
 
 // cursorOf locks the overflow cursor of a table in a shard, once.
@@ -166,8 +172,9 @@ func (tx *Tx) headerOf(addr layout.Addr) (*cell, error) {
 	return c, tx.lockCells(c)
 }
 
-// addBucket chains a fresh overflow bucket to the access's bucket.
-func (tx *Tx) addBucket(a *access) error {
+// addBucket chains a fresh overflow bucket to the access's bucket. locked tells that
+// there is a free slot in the chain that somebody has locked.
+func (tx *Tx) addBucket(a *access, locked bool) error {
 	t, head := a.t, a.head
 	shard := head.addr.Shard()
 	k, err := tx.cursorOf(t, shard)
@@ -180,7 +187,12 @@ func (tx *Tx) addBucket(a *access) error {
 		addr = k.cur.FreeHead
 	case k.cur.NextFresh < k.cur.Limit:
 		addr = t.bucketAddr(t.extentOf(shard), t.meta.Buckets+k.cur.NextFresh)
+	case locked:
+		return tx.doom(tx.conflict(errLocked, t, tx.keyOf(a)))
 	default:
+		if err := tx.confirmReads(); err != nil {
+			return err // there may be nothing to insert
+		}
 		return tx.doom(fmt.Errorf("%w: table %q, made for %d records, has no overflow bucket left in shard %d", ErrFull, t.schema.Name, t.schema.Capacity, shard))
 	}
 	fresh, err := tx.headerOf(addr)

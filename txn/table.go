@@ -99,7 +99,7 @@ func (t *Table) head(hash uint64) (n uint64, addr layout.Addr) {
 // that is not known.
 func (t *Table) remembered(hash, bucket uint64, head layout.Addr) layout.Addr {
 	if t.index != nil {
-		if slot, ok := t.index.Get(bucket, hash); ok {
+		if slot := t.index.Find(bucket, hash); slot >= 0 {
 			return head + layout.Addr(layout.BucketHeaderSize+slot*t.slot)
 		}
 	}

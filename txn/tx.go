@@ -157,7 +157,7 @@ func (tx *Tx) Fetch(refs ...Ref) error {
 		tx.aim(a, refs[i].mode)
 	}
 	for _, a := range fresh {
-		tx.post(a)
+		tx.fire(a)
 	}
 	tx.latest = first - 1
 	return tx.await(fresh)

@@ -43,7 +43,7 @@ func newWorld(t testing.TB, cfg coord.ClusterConfig) *world {
 	w := &world{t: t}
 	fabric := mem.NewFabric(nil)
 	c, err := coord.NewCluster(cfg, func(name string) (verbs.Device, error) {
-		if d := fabric.NewDevice(name); name != "compute" {
+		if d := fabric.NewDevice(name); name != "compute" || w.device == deviceLent {
 			return d, nil
 		} else {
 			return &scriptedDevice{d, &w.script, w.device}, nil
@@ -68,7 +68,7 @@ func (w *world) open(change ...func(*txn.Options)) *txn.DB {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	o := txn.Options{Cluster: w.cluster, Sessions: int(l.Header.Sessions), AddressCache: 1 << 12}
+	o := txn.Options{Cluster: w.cluster, Sessions: int(l.Header.Sessions), AddressCache: 1 << 12, SuspectAfter: txn.NoSuspicion}
 	for _, f := range change {
 		f(&o)
 	}

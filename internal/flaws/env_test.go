@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"fjord/coord"
 	"fjord/internal/script"
@@ -28,6 +29,8 @@ type shape struct {
 	retries  int // of each coordinator; 20
 	recorder txn.Recorder
 	lock     lock.Strategy
+	suspect  time.Duration // heartbeats; none
+	spare    int           // places for coordinators beside theirs
 	noInline bool
 	sync     bool
 }
@@ -39,6 +42,10 @@ type env struct {
 	cluster *coord.Cluster
 	db      []*txn.DB
 	tab     []*txn.Table // the handle of each
+	gone    []int        // those that have crashed, whose DBs are not closed
+	dev     []int        // the device of each, as the world counts them
+	opened  int          // devices
+	shape   shape
 }
 
 func open(t testing.TB, s shape) *env {
@@ -58,27 +65,37 @@ func open(t testing.TB, s shape) *env {
 	e.NoInline, e.Sync = s.noInline, s.sync
 	var err error
 	e.cluster, err = coord.NewCluster(coord.ClusterConfig{MemoryNodes: s.nodes, Replicas: s.replicas, NodeMemory: 3 << 20,
-		Coordinators: s.coords, Sessions: 4, LogSlot: 16 << 10, HugePages: verbs.HugeNever}, e.NewDevice)
+		Coordinators: s.coords + s.spare, Sessions: 4, LogSlot: 16 << 10, HugePages: verbs.HugeNever}, e.NewDevice)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if e.Layout, err = e.cluster.Layout(ctx); err != nil {
 		t.Fatal(err)
 	}
+	e.shape = s
 	for range s.coords {
-		db, err := txn.Open(ctx, txn.Options{Cluster: e.cluster, Sessions: 4, AddressCache: 1 << 10, MaxRetries: s.retries,
-			Recorder: s.recorder, Lock: s.lock})
-		if err != nil {
-			t.Fatal(err)
-		}
-		tab, err := db.CreateTable(ctx, txn.Schema{Name: "t", KeySize: 8, ValueSize: s.value, Capacity: s.capacity})
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.db, e.tab = append(e.db, db), append(e.tab, tab)
+		db, tab := e.another()
+		e.db, e.tab, e.dev = append(e.db, db), append(e.tab, tab), append(e.dev, e.opened-1)
 	}
 	t.Cleanup(e.close)
 	return e
+}
+
+// another opens a coordinator.
+func (e *env) another() (*txn.DB, *txn.Table) {
+	e.t.Helper()
+	s := e.shape
+	e.opened++
+	db, err := txn.Open(ctx, txn.Options{Cluster: e.cluster, Sessions: 4, AddressCache: 1 << 10, MaxRetries: s.retries,
+		Recorder: s.recorder, Lock: s.lock, SuspectAfter: s.suspect})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	tab, err := db.CreateTable(ctx, txn.Schema{Name: "t", KeySize: 8, ValueSize: s.value, Capacity: s.capacity})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return db, tab
 }
 
 // close ends the cluster, and its coordinators if their sessions are free.
@@ -87,7 +104,10 @@ func (e *env) close() {
 		return
 	}
 	if e.Alive() && !e.t.Failed() {
-		for _, db := range e.db {
+		for c, db := range e.db {
+			if slices.Contains(e.gone, c) {
+				continue
+			}
 			if err := db.Close(); err != nil {
 				e.t.Error(err)
 			}

@@ -213,6 +213,15 @@ func (w *World) Crashed(coord int) {
 	}
 }
 
+// Bury ends tasks for good, those that wait included: of a coordinator that has crashed.
+func (w *World) Bury(dead func(task string) bool) {
+	for _, t := range w.tasks {
+		if t.state != taskDone && dead(t.name) {
+			t.state = taskCrashed
+		}
+	}
+}
+
 // crash ends a coordinator.
 func (d *device) crash() {
 	d.crashed = true

@@ -46,7 +46,7 @@ func (w *World) Shuffle(c Chaos) int {
 	}
 	w.chaos = nil
 	for _, t := range w.tasks {
-		if t.state != taskDone {
+		if t.state != taskDone && t.state != taskCrashed {
 			w.tb.Fatalf("script: task %s waits for ever:\n%s", t.name, w.Stand())
 		}
 	}
@@ -65,7 +65,7 @@ func (w *World) move() bool {
 			if t.state == taskReady || t.state == taskAsleep && (sleepers || pass == 1) {
 				total += t.draw(w)
 			}
-			busy = busy || t.state != taskDone
+			busy = busy || t.state != taskDone && t.state != taskCrashed
 		}
 		for _, q := range w.wires {
 			if q.movable() {
