@@ -215,7 +215,13 @@ func (s *Session) reseat(ctx context.Context, seat Seat) error {
 // Fenced tells that the seat under which the session is connected was fenced: nothing
 // that it posts is executed any more, and what it had not committed others settle.
 func (s *Session) Fenced() bool {
-	return !s.c.closed.Load() && s.c.standing.now.Load() != uint64(s.seat.ID)
+	t := &s.c.standing
+	if s.c.closed.Load() || t.now.Load() == uint64(s.seat.ID) {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.accepted || t.seat.ID != s.seat.ID
 }
 
 // Recovered notes that the locks of a coordinator may be released by anybody.

@@ -35,5 +35,14 @@
 // only if what was read was consistent. A nil error from Update means that all
 // copies hold the transaction.
 //
+// # When a program dies
+//
+// Coordinators of one cluster show heartbeats (Options.SuspectAfter). What one that has
+// died was doing is committed or undone as a whole by another, and its locks are released.
+// One that was only stopped finds itself fenced when it goes on: transactions that had not
+// begun to commit run again, those in the middle of it return ErrCommitUnknown, and
+// DB.Resolve says, in any DB, what became of them. The DB itself goes on under another
+// coordinator number.
+//
 // The protocol, and why it is right, is told in docs/protocol.md.
 package txn

@@ -401,7 +401,7 @@ func TestRecoverBesideALivingWriter(t *testing.T) {
 //
 // Guards coord/readlog.go, readEntry: what fails its sum is no entry.
 func TestRecoverGarbageInTheLog(t *testing.T) {
-	rounds := 60
+	rounds := 30
 	if raceOn {
 		rounds = 6
 	}

@@ -27,7 +27,7 @@ func TestShuffledDeaths(t *testing.T) {
 	}
 	count := *countFlag
 	if count == 0 {
-		if count = 300; testing.Short() || raceOn {
+		if count = 120; testing.Short() || raceOn {
 			count = 12
 		}
 	}
