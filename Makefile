@@ -32,3 +32,4 @@ fmt: ## format the code and tidy go.mod
 	gofmt -w .
 	go mod tidy
 	cd bench/compare && go mod tidy
+	cd docs/benchmarks && go mod tidy

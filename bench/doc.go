@@ -34,8 +34,17 @@
 // worker slept past that moment: waiting behind slow transactions is part of it (no
 // coordinated omission), a late timer is not.
 //
+// # In the simulator
+//
+// With --provider sim the whole run, loading and checks included, is one of a
+// sim.World: memory nodes on hosts of their own, coordinators spread over compute
+// nodes that each have a database, all times virtual, and the same report from the
+// same seed. What computes costs turnNS a turn. Result.Simulation has what every
+// NIC counted in the measured part, and for how much of the time its stations were
+// taken, so that one can say what bounds the throughput.
+//
 // # Who owns what
 //
 // A Worker, its Client and their buffers belong to one goroutine. All time is
-// the database's Runtime, so a run in the simulator is one in virtual time.
+// the database's Runtime.
 package bench

@@ -15,12 +15,12 @@ type group struct {
 
 func newGroup(rt verbs.Runtime) *group { return &group{rt: rt, parker: rt.NewParker()} }
 
-// do runs f(0) to f(n-1) in n workers and calls tick about every interval
-// nanoseconds until the last has ended.
-func (g *group) do(n int, f func(i int), interval int64, tick func()) {
+// do runs f(0) to f(n-1) in n workers, the i-th one of on(i), and calls tick about
+// every interval nanoseconds until the last has ended.
+func (g *group) do(n int, on func(i int) verbs.Runtime, f func(i int), interval int64, tick func()) {
 	g.running.Store(int64(n))
 	for i := range n {
-		g.rt.Go(func() {
+		on(i).Go(func() {
 			defer func() {
 				if g.running.Add(-1) == 0 {
 					g.parker.Unpark()

@@ -33,7 +33,9 @@ func Main(b Benchmark, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		b.Options(&opts)
 		opts.EnsureDefaults()
-		err = opts.Validate()
+		if err = opts.Validate(); err == nil && c.Provider == providerSim {
+			err = c.cluster(&opts).Validate()
+		}
 	}
 	if err != nil {
 		return usage(b, stderr, err)

@@ -16,7 +16,7 @@ import (
 
 // toy counts up a few counters. Its fields plant faults.
 type toy struct {
-	t       *txn.Table
+	t       map[*txn.DB]*txn.Table
 	clients []*toyClient
 
 	loadErr   error // fails Load
@@ -24,6 +24,7 @@ type toy struct {
 	checkErr  error // fails Check
 	badCheck  bool  // a check that does not hold
 	ran       bool
+	warmed    int // calls of Loader.Warm's function
 }
 
 const toyKeys = 4
@@ -44,12 +45,27 @@ func (b *toy) Load(l *Loader) (err error) {
 	if b.loadErr != nil {
 		return b.loadErr
 	}
-	if b.t, err = l.DB.CreateTable(l.Ctx, txn.Schema{Name: "t", KeySize: 8, ValueSize: 8, Capacity: 64}); err != nil {
+	b.t = map[*txn.DB]*txn.Table{}
+	if b.t[l.DB], err = l.DB.CreateTable(l.Ctx, txn.Schema{Name: "t", KeySize: 8, ValueSize: 8, Capacity: 64}); err != nil {
 		return err
 	}
-	return l.Each(toyKeys, 1, func(ctx context.Context, lo, hi uint64) error {
+	for _, db := range l.Others {
+		if b.t[db], err = db.Table(l.Ctx, "t"); err != nil {
+			return err
+		}
+	}
+	if err := l.Each(toyKeys, 1, func(ctx context.Context, lo, hi uint64) error {
 		return l.DB.Update(ctx, func(tx *txn.Tx) error {
-			return tx.Insert(b.t, toyKey(lo), make([]byte, 8))
+			return tx.Insert(b.t[l.DB], toyKey(lo), make([]byte, 8))
+		})
+	}); err != nil {
+		return err
+	}
+	return l.Warm(toyKeys, 1, func(ctx context.Context, db *txn.DB, lo, hi uint64) error {
+		b.warmed++
+		return db.View(ctx, func(tx *txn.Tx) error {
+			_, err := tx.Get(b.t[db], toyKey(lo))
+			return err
 		})
 	})
 }
@@ -72,7 +88,7 @@ func (b *toy) Check(ctx context.Context, db *txn.DB, c *Checks) error {
 	}
 	for n := range uint64(toyKeys) {
 		err := db.View(ctx, func(tx *txn.Tx) error {
-			v, err := tx.Get(b.t, toyKey(n))
+			v, err := tx.Get(b.t[db], toyKey(n))
 			if err == nil {
 				got += binary.LittleEndian.Uint64(v)
 			}
@@ -109,11 +125,11 @@ func (c *toyClient) Run() error {
 	}
 	key := toyKey(c.w.Rand.Uint64N(toyKeys))
 	err := c.w.Update(func(tx *txn.Tx) error {
-		v, err := tx.GetForUpdate(c.toy.t, key)
+		v, err := tx.GetForUpdate(c.toy.t[c.w.DB], key)
 		if err != nil {
 			return err
 		}
-		return tx.Put(c.toy.t, key, binary.LittleEndian.AppendUint64(nil, binary.LittleEndian.Uint64(v)+1))
+		return tx.Put(c.toy.t[c.w.DB], key, binary.LittleEndian.AppendUint64(nil, binary.LittleEndian.Uint64(v)+1))
 	})
 	if err == nil {
 		c.counted++
@@ -140,8 +156,18 @@ func TestMainRefusesBadArguments(t *testing.T) {
 		args string
 		want []string
 	}{
-		{"--provider shm", []string{`--provider "shm"`, "right is mem", "no provider shm yet"}},
-		{"--provider infiniband", []string{`--provider "infiniband"`, "right is mem"}},
+		{"--provider shm", []string{`--provider "shm"`, "right is mem or sim", "no provider shm yet"}},
+		{"--provider infiniband", []string{`--provider "infiniband"`, "right is mem or sim"}},
+		{"--provider sim --nic cx9", []string{`--nic "cx9"`, "one of cx5, cx6, cx7"}},
+		{"--nic cx6", []string{"--nic with --provider mem", "right is --provider sim"}},
+		{"--compute-nodes 2", []string{"--compute-nodes with --provider mem", "right is --provider sim"}},
+		{"--threads 2 --provider mem", []string{"--threads with --provider mem", "right is --provider sim"}},
+		{"--provider sim --compute-nodes 0", []string{`--compute-nodes "0"`, "from 1 to 256"}},
+		{"--provider sim --threads -1", []string{`--threads "-1"`, "from 0 to 4096"}},
+		{"--provider sim --coordinators 4097", []string{`--coordinators "4097"`, "from 1 to 4096"}},
+		{"--provider sim --metrics :0", []string{"--metrics", "--provider sim", "right is --json"}},
+		{"--provider sim --txns 5 --duration 3ms", []string{"--txns 5", "--duration 3ms", "right is one of them"}},
+		{"--provider sim --replicas 4 --memory-nodes 3", []string{"--replicas 4", "at most --memory-nodes 3"}},
 		{"--directory memcached:11211", []string{`--directory "memcached:11211"`, "inproc"}},
 		{"--memory-nodes 0", []string{`--memory-nodes "0"`, "from 1"}},
 		{"--replicas 0", []string{`--replicas "0"`, "from 1"}},
@@ -207,6 +233,12 @@ func TestConfigFillsIn(t *testing.T) {
 		{"--txns 100 --warmup 1s", map[string]any{"txns": 100, "duration": "0s", "warmup": "1s"}},
 		{"--txns 0 --duration 3s", map[string]any{"txns": 0, "duration": "3s"}},
 		{"--directory inproc", map[string]any{"directory": "inproc"}},
+		{"--provider mem", map[string]any{"nic": "", "compute-nodes": 1, "threads": 0}},
+		{"--provider sim", map[string]any{"nic": "cx6", "compute-nodes": 4, "threads": 0, "duration": "20ms", "warmup": "5ms"}},
+		{"--provider sim --coordinators 2", map[string]any{"compute-nodes": 2}},
+		{"--provider sim --coordinators 2 --compute-nodes 3", map[string]any{"compute-nodes": 3}},
+		{"--provider sim --duration 3ms --nic cx7", map[string]any{"nic": "cx7", "duration": "3ms", "warmup": "5ms"}},
+		{"--provider sim --txns 10", map[string]any{"duration": "0s", "warmup": "0s"}},
 	} {
 		config, _, err := parse(&toy{}, strings.Fields(c.args))
 		if err != nil {

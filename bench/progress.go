@@ -45,12 +45,13 @@ func (p *Progress) clear() {
 	}
 }
 
-// transactions draws how far a part is that has done what s says.
-func (p *Progress) transactions(name string, q *part, now int64, s txn.Stats) {
+// transactions draws how far a part is that has done what s says; s is asked only
+// if that is drawn.
+func (p *Progress) transactions(name string, q *part, now int64, s func() txn.Stats) {
 	if p.w == nil {
 		return
 	}
-	p.line("%s", progressText(name, q, now, s))
+	p.line("%s", progressText(name, q, now, s()))
 }
 
 func progressText(name string, q *part, now int64, s txn.Stats) string {

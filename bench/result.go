@@ -26,11 +26,13 @@ type Result struct {
 	Transactions map[string]Figures `json:"transactions"` // by type
 	Verbs        Verbs              `json:"verbs"`
 	Checks       map[string]bool    `json:"checks"`
+	Simulation   *Simulation        `json:"simulation,omitempty"`
 	Interrupted  bool               `json:"interrupted,omitempty"`
 	Error        string             `json:"error,omitempty"` // why the run failed, if not by a check
 
 	// What only the text tells.
 	LoadSeconds float64  `json:"-"`
+	RealSeconds float64  `json:"-"` // that a simulation took; 0 otherwise
 	CheckList   []Check  `json:"-"`
 	Details     []string `json:"-"` // of the engine's checks
 	Notes       []string `json:"-"`
@@ -76,7 +78,7 @@ func newResult(b Benchmark, c *Config) *Result {
 		Benchmark:    b.Name(),
 		Config:       c.Values,
 		Build:        build(),
-		Host:         host(),
+		Host:         host(c),
 		Seed:         c.Seed,
 		Transactions: map[string]Figures{},
 		Checks:       map[string]bool{},
@@ -105,12 +107,17 @@ func build() Build {
 	return b
 }
 
-func host() string {
+// host says where the run was made, and what was simulated there.
+func host(c *Config) string {
 	name, err := os.Hostname()
 	if err != nil {
 		name = "unknown"
 	}
-	return fmt.Sprintf("%s %s/%s %d CPUs", name, runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	text := fmt.Sprintf("%s %s/%s %d CPUs", name, runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	if c.Provider == providerSim {
+		text = fmt.Sprintf("simulated: %s, %s, %s NICs, virtual time; by %s", plural(c.hosts(), "compute node"), plural(c.MemoryNodes, "memory node"), c.NIC, text)
+	}
+	return text
 }
 
 func (r *Result) addChecks(c *Checks) {
@@ -156,7 +163,11 @@ func (r *Result) BenchLine() string {
 		perOp = r.Seconds * 1e9 / float64(r.Committed)
 	}
 	l := r.Latency
+	provider := r.config.Provider
+	if provider == providerSim {
+		provider += "/nic=" + r.config.NIC
+	}
 	return fmt.Sprintf("Benchmark%s%s/provider=%s/replicas=%d/coordinators=%d-%d\t%d\t%.1f ns/op\t%.1f tps\t%.0f p50-ns\t%.0f p90-ns\t%.0f p99-ns\t%.0f p99.9-ns\t%.0f max-ns",
-		strings.ToUpper(r.Benchmark[:1]), r.Benchmark[1:], r.config.Provider, r.config.Replicas, r.config.Coordinators, runtime.GOMAXPROCS(0),
+		strings.ToUpper(r.Benchmark[:1]), r.Benchmark[1:], provider, r.config.Replicas, r.config.Coordinators, runtime.GOMAXPROCS(0),
 		r.Committed, perOp, r.TPS, l.P50*1e3, l.P90*1e3, l.P99*1e3, l.P999*1e3, l.Max*1e3)
 }

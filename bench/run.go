@@ -15,6 +15,7 @@ import (
 
 	"fjord/internal/serial"
 	"fjord/txn"
+	"fjord/verbs"
 )
 
 // Outputs are where a run reports to while it runs. All may be nil.
@@ -27,6 +28,8 @@ type Outputs struct {
 const (
 	// tickInterval is how often the progress line is drawn, and a limit looked at.
 	tickInterval = int64(500 * time.Millisecond)
+	// virtualTickInterval is that in virtual time, of which little passes.
+	virtualTickInterval = int64(time.Millisecond)
 	// grace is how long transactions in progress may take to end once a part of
 	// the run is over, before they are cancelled.
 	grace = int64(10 * time.Second)
@@ -48,7 +51,10 @@ type run struct {
 	out       Outputs
 	progress  *Progress
 
-	db      *txn.DB
+	rt      verbs.Runtime // of whoever drives the run
+	tick    int64         // how often the progress line is drawn, and a limit looked at
+	sim     *simulation   // nil: time is real
+	dbs     []*txn.DB     // one for each compute node
 	workers []*Worker
 	cancel  context.CancelFunc // of the transactions
 
@@ -76,7 +82,7 @@ func (r *run) failure() error {
 // Run runs b as c says. When ctx ends, the run stops early, but is checked and
 // reported all the same, as failed. The error says that there is nothing to
 // report: the database could not be opened or loaded.
-func Run(ctx context.Context, b Benchmark, c *Config, out Outputs) (_ *Result, err error) {
+func Run(ctx context.Context, b Benchmark, c *Config, out Outputs) (*Result, error) {
 	r := &run{cfg: c, bench: b, types: b.Types(), rollbacks: b.Rollbacks(), out: out, progress: out.Progress}
 	if r.progress == nil {
 		r.progress = NewProgress(nil)
@@ -90,41 +96,63 @@ func Run(ctx context.Context, b Benchmark, c *Config, out Outputs) (_ *Result, e
 	defer cancel()
 	r.cancel = cancel
 
-	if err := r.open(inner); err != nil {
+	if c.Provider == providerSim {
+		return r.simulate(inner)
+	}
+	return r.inReal(inner)
+}
+
+// inReal is a run in the time of this process.
+func (r *run) inReal(ctx context.Context) (*Result, error) {
+	o, err := r.options()
+	if err != nil {
 		return nil, err
 	}
+	o.Registerer = r.out.Registerer
+	db, err := txn.Open(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
+	r.dbs, r.rt, r.tick = []*txn.DB{db}, db.Runtime(), tickInterval
+	return r.whole(ctx)
+}
+
+// whole is a run from the load to the checks. It closes the databases.
+func (r *run) whole(ctx context.Context) (_ *Result, err error) {
 	defer func() {
-		if e := r.db.Close(); e != nil && err == nil {
-			err = fmt.Errorf("closing the database: %w", e)
+		if e := r.close(); err == nil {
+			err = e
 		}
 	}()
-	rt := r.db.Runtime()
-	begin := rt.Now()
-	if err := b.Load(&Loader{Ctx: inner, DB: r.db, Seed: c.Seed, Loaders: min(c.Coordinators, maxLoaders), run: r}); err != nil {
+	b, c := r.bench, r.cfg
+	begin := r.rt.Now()
+	l := &Loader{Ctx: ctx, DB: r.dbs[0], Others: r.dbs[1:], Seed: c.Seed, Loaders: min(c.perHost(), maxLoaders), run: r}
+	if err := b.Load(l); err != nil {
 		return nil, fmt.Errorf("loading: %w", err)
 	}
 	res := newResult(b, c)
-	res.LoadSeconds = float64(rt.Now()-begin) / 1e9
-	r.makeWorkers(inner)
+	res.LoadSeconds = float64(r.rt.Now()-begin) / 1e9
+	r.makeWorkers(ctx)
 
-	if h := out.History; h != nil {
-		h.start(header{Benchmark: b.Name(), Seed: c.Seed, Virtual: rt.Virtual(), Build: res.Build, Config: c.Values})
+	if h := r.out.History; h != nil {
+		h.start(header{Benchmark: b.Name(), Seed: c.Seed, Virtual: r.rt.Virtual(), Build: res.Build, Config: c.Values})
 	}
 	if c.Warmup > 0 {
-		now := rt.Now()
+		now := r.rt.Now()
 		r.part("warm-up", &part{start: now, end: now + int64(c.Warmup), rate: c.MaxRate})
 	}
-	before := r.db.Stats()
-	measured := &part{start: rt.Now(), txns: c.Txns, rate: c.MaxRate}
+	before, world := r.stats(), r.sim.snapshot()
+	measured := &part{start: r.rt.Now(), txns: c.Txns, rate: c.MaxRate}
 	if c.Txns == 0 {
 		measured.end = measured.start + int64(c.Duration)
 	}
 	r.part("measuring", measured)
-	delta := r.db.Stats().Sub(before)
+	delta := r.stats().Sub(before)
 
 	res.Seconds = float64(r.lastEnd()-measured.start) / 1e9
 	total := r.fill(res)
 	res.Verbs = verbsOf(delta.Verbs)
+	res.Simulation = r.sim.report(world, res.Seconds)
 	r.check(context.WithoutCancel(ctx), res, total, delta)
 	if err := r.failure(); err != nil {
 		res.Interrupted = errors.Is(err, errInterrupted)
@@ -133,26 +161,41 @@ func Run(ctx context.Context, b Benchmark, c *Config, out Outputs) (_ *Result, e
 	return res, nil
 }
 
-// open opens the database.
-func (r *run) open(ctx context.Context) error {
+// options are those of the database that the run asks for.
+func (r *run) options() (txn.Options, error) {
 	o, err := r.cfg.options()
 	if err != nil {
-		return err
+		return o, err
 	}
 	r.bench.Options(&o)
-	o.Registerer = r.out.Registerer
 	if r.out.History != nil {
 		o.Recorder = r.out.History
 	}
-	if r.db, err = txn.Open(ctx, o); err != nil {
-		return fmt.Errorf("opening the database: %w", err)
+	return o, nil
+}
+
+// close closes all databases and returns the first error.
+func (r *run) close() (err error) {
+	for _, db := range r.dbs {
+		if e := db.Close(); e != nil && err == nil {
+			err = fmt.Errorf("closing the database: %w", e)
+		}
 	}
-	return nil
+	return err
+}
+
+// stats are the totals of all databases.
+func (r *run) stats() txn.Stats {
+	sum := r.dbs[0].Stats()
+	for _, db := range r.dbs[1:] {
+		sum = sum.Sub(txn.Stats{}.Sub(db.Stats())) // a sum, since counts are modulo 2^64
+	}
+	return sum
 }
 
 func (r *run) makeWorkers(ctx context.Context) {
 	for i := range r.cfg.Coordinators {
-		w := &Worker{Index: i, DB: r.db, Rand: rand.New(rand.NewPCG(r.cfg.Seed, uint64(i)+1)), run: r, ctx: ctx}
+		w := &Worker{Index: i, DB: r.dbs[i%len(r.dbs)], Rand: rand.New(rand.NewPCG(r.cfg.Seed, uint64(i)+1)), run: r, ctx: ctx}
 		w.body = w.attempt
 		w.tally = make([]tally, len(r.types))
 		w.client = r.bench.NewClient(w)
@@ -165,13 +208,11 @@ func (r *run) part(name string, p *part) {
 	for _, w := range r.workers {
 		w.reset()
 	}
-	var (
-		rt     = r.db.Runtime()
-		before = r.db.Stats()
-		over   int64 // when this part was to be over
-	)
-	newGroup(rt).do(len(r.workers), func(i int) { r.workers[i].loop(p) }, tickInterval, func() {
-		now := rt.Now()
+	before := r.stats()
+	var over int64 // when this part was to be over
+	on := func(i int) verbs.Runtime { return r.workers[i].DB.Runtime() }
+	newGroup(r.rt).do(len(r.workers), on, func(i int) { r.workers[i].loop(p) }, r.tick, func() {
+		now := r.rt.Now()
 		if h := r.out.History; h != nil && h.Err() != nil {
 			r.fail(h.Err())
 		}
@@ -184,7 +225,7 @@ func (r *run) part(name string, p *part) {
 			r.fail(fmt.Errorf("transactions had not ended %v after the end of the %s part and were cancelled", time.Duration(grace), name))
 			r.cancel()
 		}
-		r.progress.transactions(name, p, now, r.db.Stats().Sub(before))
+		r.progress.transactions(name, p, now, func() txn.Stats { return r.stats().Sub(before) })
 	})
 }
 
@@ -227,11 +268,11 @@ func (r *run) check(ctx context.Context, res *Result, total *tally, delta txn.St
 			r.fail(fmt.Errorf("checking the history: %w", err))
 		}
 	}
-	if err := r.bench.Check(ctx, r.db, checks); err != nil {
+	if err := r.bench.Check(ctx, r.dbs[0], checks); err != nil {
 		r.fail(fmt.Errorf("checking: %w", err))
 	}
 	// The engine's own checks come last, so that they also see what the others did.
-	report, err := r.db.Check(ctx)
+	report, err := r.dbs[0].Check(ctx)
 	if err != nil {
 		r.fail(fmt.Errorf("checking the memory nodes: %w", err))
 	}

@@ -14,6 +14,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	r.writeHead(&b)
 	r.writeTransactions(&b)
 	r.writeVerbs(&b)
+	r.writeSimulation(&b)
 	r.writeChecks(&b)
 	fmt.Fprintln(&b, r.BenchLine())
 	_, err := w.Write(b.Bytes())
@@ -22,9 +23,17 @@ func (r *Result) WriteText(w io.Writer) error {
 
 func (r *Result) writeHead(b *bytes.Buffer) {
 	c := r.config
-	fmt.Fprintf(b, "%s on %s, %s, %s, %s, lock %s, seed %d\n", r.Benchmark, c.Provider,
+	provider := c.Provider
+	if c.Provider == providerSim {
+		provider = fmt.Sprintf("simulated %s NICs, %s", c.NIC, plural(c.hosts(), "compute node"))
+	}
+	fmt.Fprintf(b, "%s on %s, %s, %s, %s, lock %s, seed %d\n", r.Benchmark, provider,
 		plural(c.MemoryNodes, "memory node"), plural(c.Replicas, "replica"), plural(c.Coordinators, "coordinator"), c.Lock, r.Seed)
-	fmt.Fprintf(b, "loaded in %.2f s, warmed up for %v, measured for %.2f s", r.LoadSeconds, c.Warmup.Round(time.Millisecond), r.Seconds)
+	if c.Provider == providerSim {
+		fmt.Fprintf(b, "loaded in %.1f ms, warmed up for %v, measured for %.3f ms, all in virtual time; that took %.1f s", 1e3*r.LoadSeconds, c.Warmup, 1e3*r.Seconds, r.RealSeconds)
+	} else {
+		fmt.Fprintf(b, "loaded in %.2f s, warmed up for %v, measured for %.2f s", r.LoadSeconds, c.Warmup.Round(time.Millisecond), r.Seconds)
+	}
 	if r.Interrupted {
 		b.WriteString(", interrupted")
 	}
@@ -84,6 +93,20 @@ func (r *Result) writeVerbs(b *bytes.Buffer) {
 	}
 	table(b, [][]string{{"verbs", "read", "write", "cas", "faa", "doorbells", "round trips", "bytes out", "bytes in"}, all, per})
 	b.WriteByte('\n')
+}
+
+func (r *Result) writeSimulation(b *bytes.Buffer) {
+	s := r.Simulation
+	if s == nil {
+		return
+	}
+	rows := [][]string{{"NIC", "rx reads", "rx writes", "rx atomics", "tx requests", "duplicates", "out of buffer", "QP misses", "atomic stalls",
+		"send", "receive", "wire out", "wire in", "atomics"}}
+	for i := range s.Nodes {
+		rows = append(rows, s.Nodes[i].row())
+	}
+	table(b, rows)
+	fmt.Fprintf(b, "busiest: %s, taken for %.0f %% of the time; the processors of the compute nodes for %.0f %%\n\n", s.Busiest.Name, 100*s.Busiest.Taken, 100*s.Processors)
 }
 
 func (r *Result) writeChecks(b *bytes.Buffer) {

@@ -11,7 +11,7 @@ import (
 // goroutine of its own.
 type Worker struct {
 	Index int
-	DB    *txn.DB
+	DB    *txn.DB // of the worker's compute node
 	// Rand is the worker's own source, seeded with the run's seed and Index: the
 	// n-th transaction of a worker is the same in every run.
 	Rand *rand.Rand

@@ -96,7 +96,7 @@ func (c *Cluster) Join(_ context.Context, m Member) (Seat, error) {
 	if place < 0 {
 		return Seat{}, fmt.Errorf("%w: %d have joined; raise ClusterConfig.Coordinators", ErrNoSeat, len(c.places))
 	}
-	if c.nextID == 1<<16-1 {
+	if c.nextID == noSeat-1 {
 		return Seat{}, fmt.Errorf("%w: all %d coordinator ids were given", ErrNoSeat, c.nextID)
 	}
 	c.nextID++

@@ -39,12 +39,12 @@ func TestJoinAndLeave(t *testing.T) {
 		ids[s.ID] = true
 		seats[2] = s
 	}
-	c.nextID = 1<<16 - 1
+	c.nextID = noSeat - 1
 	if err := c.Leave(seats[0]); err != nil {
 		t.Error(err)
 	}
 	_, err = c.Join(ctx, &fakeMember{})
-	wantErr(t, err, ErrNoSeat, "65535", "ids")
+	wantErr(t, err, ErrNoSeat, "65534", "ids")
 	for _, s := range seats {
 		_ = c.Leave(s)
 	}

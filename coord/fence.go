@@ -2,6 +2,7 @@ package coord
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"fjord/internal/words"
@@ -65,6 +66,7 @@ func (n *MemNode) Fence(id uint16) error {
 		}
 	}
 	n.mu.Unlock()
+	slices.Sort(all) // nothing hangs on the order of a map
 	for _, qpn := range all {
 		if err := n.destroy(qpn); err != nil {
 			return fmt.Errorf("coord: memory node %d: fence coordinator %d: %w", n.id, id, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 )
@@ -47,7 +48,13 @@ func (c *Coordinator) lost(id uint16, err error) bool {
 	if !errors.Is(err, ErrFenced) {
 		return false
 	}
-	c.standing.now.CompareAndSwap(uint64(id), 0)
+	t := &c.standing
+	t.now.CompareAndSwap(uint64(id), 0)
+	t.mu.Lock()
+	if t.seat.ID == id {
+		t.accepted = false // also while it is being made ready
+	}
+	t.mu.Unlock()
 	return true
 }
 
@@ -180,6 +187,10 @@ func (p *pool) renumber() {
 	p.mu.Unlock()
 }
 
+// noSeat is an id that is never given: neither a coordinator's nor, as 0 is, that of
+// one without a seat.
+const noSeat = math.MaxUint16
+
 // reseat connects a session anew, under another seat. Nothing of the old one is owed:
 // who was fenced has no locks any more that are not others' to release.
 func (s *Session) reseat(ctx context.Context, seat Seat) error {
@@ -192,7 +203,7 @@ func (s *Session) reseat(ctx context.Context, seat Seat) error {
 		}
 	}
 	s.owed, s.taken, s.number = s.owed[:0], false, 0
-	s.seat = Seat{Place: seat.Place} // until all is connected
+	s.seat = Seat{ID: noSeat, Place: seat.Place} // until all is connected
 	for _, k := range s.conns {
 		if k.open {
 			k.giveBack()

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"math"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"fjord/bench"
@@ -27,20 +29,30 @@ const (
 type bank struct {
 	accounts, hotAccounts int
 	hotPercent            float64
+	only                  string // the transaction that runs alone; "" is the mix
 
-	savings, checking *txn.Table
-	opening           atomic.Int64 // sum of all balances after loading
-	clients           []*client
+	tables  map[*txn.DB]tables
+	opening atomic.Int64 // sum of all balances after loading
+	clients []*client
 }
+
+// tables are the handles of one DB.
+type tables struct{ savings, checking *txn.Table }
 
 // Name returns "smallbank".
 func (*bank) Name() string { return "smallbank" }
 
-// Flags declares the shape of the accounts.
+// Flags declares the shape of the accounts, and which transactions run.
 func (k *bank) Flags(f *bench.Flags) {
 	f.Int(&k.accounts, "accounts", defaultAccounts, 2, maxAccounts, "accounts")
 	f.Int(&k.hotAccounts, "hot-accounts", defaultHot, 0, maxAccounts, "of these, hot ones; not more than --accounts")
 	f.Float(&k.hotPercent, "hot-percent", defaultHotPct, 0, 100, "share of the accesses that goes to hot accounts")
+	f.String(&k.only, "only", "NAME", "", "run this transaction alone, not the mix: "+strings.Join(kindNames[:], ", "), func(text string) string {
+		if text == "" || slices.Contains(kindNames[:], text) {
+			return ""
+		}
+		return "one of " + strings.Join(kindNames[:], ", ")
+	})
 	f.Check(func() {
 		switch {
 		case k.hotAccounts <= k.accounts:
@@ -78,26 +90,51 @@ const (
 	cachePerRecord = 2
 )
 
-// Load creates both tables and opens the accounts.
-func (k *bank) Load(l *bench.Loader) (err error) {
-	for _, t := range []struct {
-		name string
-		to   **txn.Table
-	}{{"savings", &k.savings}, {"checking", &k.checking}} {
-		s := txn.Schema{Name: t.name, KeySize: keySize, ValueSize: rowSize, Capacity: k.accounts}
-		if *t.to, err = l.DB.CreateTable(l.Ctx, s); err != nil {
+// Load creates both tables and opens the accounts. Every compute node looks at all of
+// them once, so that it has their addresses.
+func (k *bank) Load(l *bench.Loader) error {
+	schema := func(name string) txn.Schema {
+		return txn.Schema{Name: name, KeySize: keySize, ValueSize: rowSize, Capacity: k.accounts}
+	}
+	k.tables = map[*txn.DB]tables{}
+	err := k.handles(l.DB, func(name string) (*txn.Table, error) { return l.DB.CreateTable(l.Ctx, schema(name)) })
+	if err != nil {
+		return err
+	}
+	for _, db := range l.Others {
+		if err := k.handles(db, func(name string) (*txn.Table, error) { return db.Table(l.Ctx, name) }); err != nil {
 			return err
 		}
 	}
-	return l.Each(uint64(k.accounts), loadBatch(k.accounts, l.Loaders), func(ctx context.Context, lo, hi uint64) error {
+	to := k.tables[l.DB]
+	err = l.Each(uint64(k.accounts), loadBatch(k.accounts, l.Loaders), func(ctx context.Context, lo, hi uint64) error {
 		var sum int64
 		err := l.DB.Update(ctx, func(tx *txn.Tx) (err error) {
-			sum, err = k.open(tx, l.Seed, lo, hi)
+			sum, err = to.open(tx, l.Seed, lo, hi)
 			return err
 		})
 		k.opening.Add(sum)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return l.Warm(uint64(k.accounts), batch, func(ctx context.Context, db *txn.DB, lo, hi uint64) error {
+		return db.View(ctx, func(tx *txn.Tx) error {
+			_, err := k.tables[db].sum(tx, int(lo), int(hi))
+			return err
+		})
+	})
+}
+
+// handles gets the tables of a DB.
+func (k *bank) handles(db *txn.DB, get func(name string) (*txn.Table, error)) (err error) {
+	var t tables
+	if t.savings, err = get("savings"); err == nil {
+		t.checking, err = get("checking")
+	}
+	k.tables[db] = t
+	return err
 }
 
 // loadBatch returns how many accounts one transaction opens. With b inserts in each
@@ -110,7 +147,7 @@ func loadBatch(accounts, loaders int) uint64 {
 }
 
 // open inserts accounts lo to hi-1 and returns the sum of their balances.
-func (k *bank) open(tx *txn.Tx, seed, lo, hi uint64) (int64, error) {
+func (t tables) open(tx *txn.Tx, seed, lo, hi uint64) (int64, error) {
 	var (
 		keys [batch][keySize]byte
 		refs []txn.Ref
@@ -119,13 +156,13 @@ func (k *bank) open(tx *txn.Tx, seed, lo, hi uint64) (int64, error) {
 	for a := lo; a < hi; a++ {
 		key := keys[a-lo][:]
 		putKey(key, a)
-		refs = append(refs, txn.ForInsert(k.savings, key), txn.ForInsert(k.checking, key))
+		refs = append(refs, txn.ForInsert(t.savings, key), txn.ForInsert(t.checking, key))
 	}
 	if err := tx.Fetch(refs...); err != nil {
 		return 0, err
 	}
 	for a := lo; a < hi; a++ {
-		for i, t := range []*txn.Table{k.savings, k.checking} {
+		for i, t := range []*txn.Table{t.savings, t.checking} {
 			var value [rowSize]byte
 			cents := openingBalance(seed, a, i)
 			row{cents: cents}.put(value[:])

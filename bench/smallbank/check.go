@@ -20,7 +20,7 @@ func (k *bank) Check(ctx context.Context, db *txn.DB, c *bench.Checks) error {
 	for _, cl := range k.clients {
 		want.add(cl.committed)
 		for _, u := range cl.unknown {
-			switch outcome, err := db.Resolve(ctx, u.id); {
+			switch outcome, err := cl.w.DB.Resolve(ctx, u.id); {
 			case err != nil:
 				unresolved = append(unresolved, fmt.Errorf("transaction %v: %w", u.id, err))
 			case outcome == txn.Committed:
@@ -57,7 +57,7 @@ func (k *bank) sum(ctx context.Context, db *txn.DB) (effect, error) {
 	for lo := 0; lo < k.accounts; lo += batch {
 		var part effect
 		err := db.View(ctx, func(tx *txn.Tx) (err error) {
-			part, err = k.sumOf(tx, lo, min(lo+batch, k.accounts))
+			part, err = k.tables[db].sum(tx, lo, min(lo+batch, k.accounts))
 			return err
 		})
 		if err != nil {
@@ -68,8 +68,8 @@ func (k *bank) sum(ctx context.Context, db *txn.DB) (effect, error) {
 	return total, nil
 }
 
-// sumOf reads accounts lo to hi-1.
-func (k *bank) sumOf(tx *txn.Tx, lo, hi int) (effect, error) {
+// sum reads accounts lo to hi-1.
+func (t tables) sum(tx *txn.Tx, lo, hi int) (effect, error) {
 	var (
 		keys [batch][keySize]byte
 		refs []txn.Ref
@@ -78,13 +78,13 @@ func (k *bank) sumOf(tx *txn.Tx, lo, hi int) (effect, error) {
 	for a := lo; a < hi; a++ {
 		key := keys[a-lo][:]
 		putKey(key, uint64(a))
-		refs = append(refs, txn.ForRead(k.savings, key), txn.ForRead(k.checking, key))
+		refs = append(refs, txn.ForRead(t.savings, key), txn.ForRead(t.checking, key))
 	}
 	if err := tx.Fetch(refs...); err != nil {
 		return effect{}, err
 	}
 	for a := lo; a < hi; a++ {
-		for _, t := range []*txn.Table{k.savings, k.checking} {
+		for _, t := range []*txn.Table{t.savings, t.checking} {
 			v, err := tx.Get(t, keys[a-lo][:])
 			if err != nil {
 				return effect{}, fmt.Errorf("account %d in %s: %w", a, t.Name(), err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 
 	"fjord/bench"
 	"fjord/txn"
@@ -44,9 +45,11 @@ var errInsufficient = bench.NewRollback("insufficient_funds")
 
 // client runs the transactions of one worker. Everything it needs is made once.
 type client struct {
+	tables
 	bank *bank
 	w    *bench.Worker
 	run  [kinds]func(*txn.Tx) error
+	only int // the kind that runs alone; -1: the mix
 
 	// The transaction drawn last: its kind, its accounts and its amount.
 	kind       kind
@@ -81,7 +84,7 @@ type unknown struct {
 
 // NewClient returns the client of w.
 func (k *bank) NewClient(w *bench.Worker) bench.Client {
-	c := &client{bank: k, w: w, keyA: make([]byte, keySize), keyB: make([]byte, keySize)}
+	c := &client{tables: k.tables[w.DB], bank: k, w: w, only: slices.Index(kindNames[:], k.only), keyA: make([]byte, keySize), keyB: make([]byte, keySize)}
 	c.run = [kinds]func(*txn.Tx) error{c.amalgamate, c.balance, c.depositChecking, c.sendPayment, c.transactSavings, c.writeCheck}
 	k.clients = append(k.clients, c)
 	return c
@@ -90,9 +93,11 @@ func (k *bank) NewClient(w *bench.Worker) bench.Client {
 // Next draws kind, accounts and amount.
 func (c *client) Next() int {
 	rng := c.w.Rand
-	percent := rng.IntN(100)
-	for c.kind = 0; percent >= mix[c.kind]; c.kind++ {
-		percent -= mix[c.kind]
+	if c.kind = kind(c.only); c.only < 0 {
+		percent := rng.IntN(100)
+		for c.kind = 0; percent >= mix[c.kind]; c.kind++ {
+			percent -= mix[c.kind]
+		}
 	}
 	a := c.bank.account(c.w)
 	putKey(c.keyA, a)

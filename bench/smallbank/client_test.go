@@ -66,6 +66,17 @@ func TestDrawsFollowTheMix(t *testing.T) {
 	}
 }
 
+func TestDrawsOfOneKindAlone(t *testing.T) {
+	for want, name := range kindNames {
+		c := drawer(&bank{accounts: 100, only: name})
+		for range 100 {
+			if got := c.Next(); got != want {
+				t.Fatalf("only %s: drew %s", name, kindNames[got])
+			}
+		}
+	}
+}
+
 // However few accounts are hot, two different ones are found.
 func TestDrawsOfTwoAccounts(t *testing.T) {
 	for _, k := range []*bank{
@@ -122,18 +133,18 @@ func small(t *testing.T) (*txn.DB, *client) {
 			t.Error(err)
 		}
 	})
-	k := &bank{accounts: 3}
+	var at tables
 	for _, tab := range []struct {
 		name string
 		to   **txn.Table
-	}{{"savings", &k.savings}, {"checking", &k.checking}} {
+	}{{"savings", &at.savings}, {"checking", &at.checking}} {
 		if *tab.to, err = db.CreateTable(t.Context(), txn.Schema{Name: tab.name, KeySize: keySize, ValueSize: rowSize, Capacity: 3}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	err = db.Update(t.Context(), func(tx *txn.Tx) error {
 		for a := range uint64(3) {
-			for _, tab := range []*txn.Table{k.savings, k.checking} {
+			for _, tab := range []*txn.Table{at.savings, at.checking} {
 				key, value := make([]byte, keySize), make([]byte, rowSize)
 				putKey(key, a)
 				row{cents: 1000}.put(value)
@@ -147,7 +158,8 @@ func small(t *testing.T) (*txn.DB, *client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := drawer(k)
+	c := drawer(&bank{accounts: 3})
+	c.tables = at
 	putKey(c.keyA, 0)
 	putKey(c.keyB, 1)
 	return db, c
@@ -156,10 +168,10 @@ func small(t *testing.T) (*txn.DB, *client) {
 // state is the cents of accounts 0 to 2: savings, then checking.
 type state [6]int64
 
-func stateOf(t *testing.T, db *txn.DB, k *bank) (s state) {
+func stateOf(t *testing.T, db *txn.DB, at tables) (s state) {
 	t.Helper()
 	err := db.View(t.Context(), func(tx *txn.Tx) error {
-		for i, tab := range []*txn.Table{k.savings, k.checking} {
+		for i, tab := range []*txn.Table{at.savings, at.checking} {
 			for a := range 3 {
 				key := make([]byte, keySize)
 				putKey(key, uint64(a))
@@ -223,7 +235,7 @@ func TestTransactions(t *testing.T) {
 				t.Errorf("%s: effect is %+v, want %+v", step.name, c.effect, e)
 			}
 		}
-		if got := stateOf(t, db, c.bank); got != want {
+		if got := stateOf(t, db, c.tables); got != want {
 			t.Fatalf("after %s: %v, want %v", step.name, got, want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -69,6 +70,7 @@ func TestBadArguments(t *testing.T) {
 		{"--hot-percent 101", []string{`--hot-percent "101"`, "from 0 to 100"}},
 		{"--hot-percent -1", []string{`--hot-percent "-1"`, "from 0 to 100"}},
 		{"--hot-accounts 0 --hot-percent 50", []string{"--hot-percent 50", "--hot-accounts 0", "right is"}},
+		{"--only Theft", []string{`--only "Theft"`, "one of Amalgamate, Balance"}},
 		{"--replicas 3 --memory-nodes 2", []string{"--replicas 3", "--memory-nodes 2"}},
 	} {
 		status, stdout, stderr := run(strings.Fields(c.args)...)
@@ -117,9 +119,9 @@ func TestReport(t *testing.T) {
 	}
 	r := readReport(t, file)
 
-	config := map[string]any{"provider": "mem", "memory-nodes": 3.0, "replicas": 3.0, "coordinators": 4.0, "duration": "400ms", "warmup": "100ms", "txns": 0.0,
+	config := map[string]any{"provider": "mem", "nic": "", "compute-nodes": 1.0, "threads": 0.0, "memory-nodes": 3.0, "replicas": 3.0, "coordinators": 4.0, "duration": "400ms", "warmup": "100ms", "txns": 0.0,
 		"max-rate": 0.0, "lock": "cas", "seed": 7.0, "directory": "", "json": file, "history": "", "metrics": "", "quiet": false,
-		"accounts": 2000.0, "hot-accounts": 100.0, "hot-percent": 90.0}
+		"accounts": 2000.0, "hot-accounts": 100.0, "hot-percent": 90.0, "only": ""}
 	if !reflect.DeepEqual(r["config"], config) {
 		t.Errorf("config is %v, want %v", r["config"], config)
 	}
@@ -327,7 +329,7 @@ func (b thief) Check(ctx context.Context, db *txn.DB, c *bench.Checks) error {
 	key := make([]byte, keySize)
 	putKey(key, 5)
 	err := db.Update(ctx, func(tx *txn.Tx) error {
-		v, err := tx.GetForUpdate(b.checking, key)
+		v, err := tx.GetForUpdate(b.tables[db].checking, key)
 		if err != nil {
 			return err
 		}
@@ -338,7 +340,7 @@ func (b thief) Check(ctx context.Context, db *txn.DB, c *bench.Checks) error {
 		nv := make([]byte, rowSize)
 		cents, updates := b.steal(r.cents, r.updates)
 		row{cents, updates}.put(nv)
-		return tx.Put(b.checking, key, nv)
+		return tx.Put(b.tables[db].checking, key, nv)
 	})
 	if err != nil {
 		return err
@@ -528,4 +530,65 @@ func (c *capturing) Next() int {
 	n := c.client.Next()
 	c.to.drawn = append(c.to.drawn, fmt.Sprintf("%d %x %x %d", n, c.keyA, c.keyB, c.amount))
 	return n
+}
+
+// SmallBank on simulated hardware: every check holds, the history too, and its
+// times are virtual.
+func TestSimulated(t *testing.T) {
+	dir := t.TempDir()
+	report, history := filepath.Join(dir, "report"), filepath.Join(dir, "history")
+	status, stdout, stderr := run("--provider", "sim", "--accounts", "100", "--coordinators", "32", "--threads", "2", "--txns", "4000",
+		"--json", report, "--history", history)
+	if status != bench.ExitOK {
+		t.Fatalf("status %d\n%s\n%s", status, stdout, stderr)
+	}
+	r := readReport(t, report)
+	checks := r["checks"].(map[string]any)
+	if len(checks) != 9 || checks["serializable"] != true {
+		t.Errorf("checks are %v", checks)
+	}
+	checkLines(t, history)
+	f, err := os.Open(history)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	h, err := serial.ReadJSONL(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Header["clock"] != "virtual nanoseconds" {
+		t.Errorf("the clock is %v", h.Header["clock"])
+	}
+	nodes := map[uint64]bool{}
+	for _, a := range h.Attempts {
+		session, err := strconv.ParseUint(a.Session, 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes[session>>16] = true
+	}
+	if len(nodes) != 4 {
+		t.Errorf("attempts of %d databases, want one on each of 4 compute nodes", len(nodes))
+	}
+}
+
+// Where all locks lie on one memory node, its atomic unit bounds what there can be,
+// and the report says so.
+func TestSimulatedBottleneck(t *testing.T) {
+	report := filepath.Join(t.TempDir(), "report")
+	status, _, stderr := run("--provider", "sim", "--accounts", "5000", "--hot-accounts", "0", "--hot-percent", "0", "--coordinators", "128",
+		"--memory-nodes", "1", "--replicas", "1", "--duration", "1ms", "--warmup", "200us", "--only", "DepositChecking", "--json", report)
+	if status != bench.ExitOK {
+		t.Fatalf("status %d: %s", status, stderr)
+	}
+	r := readReport(t, report)
+	busiest := r["simulation"].(map[string]any)["busiest"].(map[string]any)
+	if taken := busiest["taken"].(float64); busiest["name"] != "memory-0 atomic unit" || taken < 0.95 || taken > 1.01 {
+		t.Errorf("busiest is %v", busiest)
+	}
+	// cx6 serves an atomic in 140 ns, and a deposit takes one.
+	if tps := r["tps"].(float64); tps < 6.2e6 || tps > 1e9/140 {
+		t.Errorf("%.0f tps", tps)
+	}
 }

@@ -4,7 +4,7 @@ import "fjord/txn"
 
 // amalgamate moves all money of A, savings and checking, to the checking of B.
 func (c *client) amalgamate(tx *txn.Tx) error {
-	savings, checking := c.bank.savings, c.bank.checking
+	savings, checking := c.savings, c.checking
 	if err := c.fetch(tx, txn.ForUpdate(savings, c.keyA), txn.ForUpdate(checking, c.keyA), txn.ForUpdate(checking, c.keyB)); err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (c *client) amalgamate(tx *txn.Tx) error {
 
 // balance reads both balances of A.
 func (c *client) balance(tx *txn.Tx) error {
-	savings, checking := c.bank.savings, c.bank.checking
+	savings, checking := c.savings, c.checking
 	if err := c.fetch(tx, txn.ForRead(savings, c.keyA), txn.ForRead(checking, c.keyA)); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (c *client) balance(tx *txn.Tx) error {
 
 // depositChecking adds the amount to the checking of A.
 func (c *client) depositChecking(tx *txn.Tx) error {
-	checking := c.bank.checking
+	checking := c.checking
 	if err := c.fetch(tx, txn.ForUpdate(checking, c.keyA)); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (c *client) depositChecking(tx *txn.Tx) error {
 
 // sendPayment moves the amount from the checking of A to that of B, if A has it.
 func (c *client) sendPayment(tx *txn.Tx) error {
-	checking := c.bank.checking
+	checking := c.checking
 	if err := c.fetch(tx, txn.ForUpdate(checking, c.keyA), txn.ForUpdate(checking, c.keyB)); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (c *client) sendPayment(tx *txn.Tx) error {
 // transactSavings adds the amount, which may be negative, to the savings of A, if
 // they do not become negative by it.
 func (c *client) transactSavings(tx *txn.Tx) error {
-	savings := c.bank.savings
+	savings := c.savings
 	if err := c.fetch(tx, txn.ForUpdate(savings, c.keyA)); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (c *client) transactSavings(tx *txn.Tx) error {
 // writeCheck takes the amount from the checking of A, and a fee if savings and
 // checking together do not cover it.
 func (c *client) writeCheck(tx *txn.Tx) error {
-	savings, checking := c.bank.savings, c.bank.checking
+	savings, checking := c.savings, c.checking
 	if err := c.fetch(tx, txn.ForRead(savings, c.keyA), txn.ForUpdate(checking, c.keyA)); err != nil {
 		return err
 	}
