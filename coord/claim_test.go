@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -233,8 +234,8 @@ func TestHeartConfig(t *testing.T) {
 	dev := mem.NewFabric(nil).NewDevice("compute")
 	defer dev.Close()
 	for _, d := range []time.Duration{-1, 1, time.Microsecond, 2 * time.Hour} {
-		_, err := Join(context.Background(), c, dev, Config{Sessions: 1, Cache: 8, SuspectAfter: d})
-		wantErr(t, err, ErrConfig, "SuspectAfter", d.String())
+		_, err := Join(context.Background(), c, dev, Config{Sessions: 1, Cache: 8, SuspectAfter: int64(d)})
+		wantErr(t, err, ErrConfig, "SuspectAfter", strconv.FormatInt(int64(d), 10))
 	}
 	co := join(t, c, c, 1)
 	_, err := co.Recover(context.Background(), 7)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"fjord/layout"
@@ -63,11 +62,11 @@ type Config struct {
 	// NewUser makes what hangs on a session in Session.User.
 	NewUser func(*Session) any
 
-	// SuspectAfter is how long another coordinator's heartbeat may stand still before
+	// SuspectAfter is how many nanoseconds another coordinator's heartbeat may stand still before
 	// that is taken for dead and recovered. This one beats several times as often. 0: it
 	// shows no heartbeats, looks at none, and is never suspected. All coordinators of a
 	// cluster should have the same.
-	SuspectAfter time.Duration
+	SuspectAfter int64
 	// OnRecovered is called when the transactions of a dead coordinator are settled. It
 	// releases every lock that the dead has left, in all cells there are; its log area
 	// is given to another after that. nil: this coordinator recovers nobody.

@@ -3,18 +3,19 @@ package coord
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
-	"time"
 
 	"fjord/verbs"
 )
 
 // Bounds of Config.SuspectAfter.
 const (
-	minSuspectAfter = 100 * time.Microsecond
-	maxSuspectAfter = time.Hour
+	minSuspectAfter = 100_000
+	maxSuspectAfter = 3600_000_000_000
 )
 
 // beatsPerSuspicion is how often a coordinator beats, and looks, in the time after
@@ -48,8 +49,11 @@ type heart struct {
 	looked int64 // when it looked last; 0: never
 	seen   map[uint16]sighting
 
-	recovering atomic.Bool // a recovery is running
-	keeper     *Session    // its session
+	recovering atomic.Bool // somebody is being settled
+	keeper     *Session    // the session for that
+
+	mu    sync.Mutex
+	under map[uint16]bool // who is being settled or swept
 }
 
 // sighting is what is known of another coordinator's heartbeat.
@@ -67,10 +71,10 @@ const (
 
 func (h *heart) init(c *Coordinator, cfg Config) error {
 	if d := cfg.SuspectAfter; d != 0 && (d < minSuspectAfter || d > maxSuspectAfter) {
-		return fmt.Errorf("%w: SuspectAfter is %v, right is %v to %v, or 0 for no heartbeats", ErrConfig, d, minSuspectAfter, maxSuspectAfter)
+		return fmt.Errorf("%w: SuspectAfter is %d ns, right is %d to %d, or 0 for no heartbeats", ErrConfig, d, minSuspectAfter, maxSuspectAfter)
 	}
-	h.c, h.patience, h.report, h.sweep = c, int64(cfg.SuspectAfter), cfg.Report, cfg.OnRecovered
-	h.seen = make(map[uint16]sighting)
+	h.c, h.patience, h.report, h.sweep = c, cfg.SuspectAfter, cfg.Report, cfg.OnRecovered
+	h.seen, h.under = make(map[uint16]sighting), make(map[uint16]bool)
 	h.parker = c.rt.NewParker()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return nil
@@ -101,7 +105,7 @@ func (h *heart) stop(ctx context.Context) error {
 		return h.phase.CompareAndSwap(heartIdle, heartStopped) || h.phase.Load() == heartStopped
 	})
 	if err == nil {
-		err = h.c.pool.until(ctx, func() bool { return h.recovering.CompareAndSwap(false, true) })
+		err = h.c.pool.until(ctx, h.idle)
 	}
 	if err != nil {
 		return fmt.Errorf("coord: a recovery is running: %w", err)
@@ -174,16 +178,57 @@ func (h *heart) step() {
 	h.mind()
 	if suspects := h.judge(beats); len(suspects) > 0 && h.sweep != nil && !c.closed.Load() &&
 		h.recovering.CompareAndSwap(false, true) {
-		c.rt.Go(func() {
-			defer h.recovering.Store(false)
-			for _, x := range suspects {
-				r, err := c.recoverSuspect(h.ctx, x.id, x.beat)
-				if h.report != nil && h.ctx.Err() == nil {
-					h.report(x.id, r, err)
-				}
-			}
-		})
+		c.rt.Go(func() { h.recover(suspects) })
 	}
+}
+
+// recover recovers suspects: first all of them are settled, since the sweep of one
+// waits for the locks of the others.
+func (h *heart) recover(suspects []suspect) {
+	tell := func(id uint16, r *Recovery, err error) {
+		if h.report != nil && h.ctx.Err() == nil {
+			h.report(id, r, err)
+		}
+	}
+	var settled []*Recovery
+	for _, x := range suspects {
+		if r, err := h.c.settle(h.ctx, x.id, x.beat); err == nil {
+			settled = append(settled, r)
+		} else if !errors.Is(err, ErrRecovering) { // else it is being swept, which takes its time
+			tell(x.id, r, err)
+		}
+	}
+	h.recovering.Store(false)
+	for _, r := range settled {
+		err := h.c.finish(h.ctx, r)
+		h.swept(r.ID)
+		tell(r.ID, r, err)
+	}
+}
+
+// sweeps notes that a recovery has begun, which ends with swept. It is false if there
+// is one of that coordinator.
+func (h *heart) sweeps(id uint16) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.under[id] {
+		return false
+	}
+	h.under[id] = true
+	return true
+}
+
+func (h *heart) swept(id uint16) {
+	h.mu.Lock()
+	delete(h.under, id)
+	h.mu.Unlock()
+}
+
+// idle tells whether no recovery is running, and that none begins.
+func (h *heart) idle() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.under) == 0 && h.recovering.CompareAndSwap(false, true)
 }
 
 // exchange beats at all nodes and reads the beats that are there: for each place the

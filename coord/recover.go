@@ -20,6 +20,8 @@ type Recovery struct {
 	// Outcomes are those of the transactions that had not ended: nobody has told their
 	// callers, but perhaps a recoverer that died meanwhile.
 	Outcomes []Outcome
+
+	by uint16 // the recoverer
 }
 
 // Outcome is what recovery decided about a transaction.
@@ -52,7 +54,17 @@ func (c *Coordinator) Recover(ctx context.Context, id uint16) (*Recovery, error)
 		}
 		return nil, fmt.Errorf("%w at coordinator %d", ErrRecovering, c.ID())
 	}
-	defer c.heart.recovering.Store(false)
+	r, err := c.settleStranger(ctx, id)
+	c.heart.recovering.Store(false)
+	if err != nil {
+		return nil, err
+	}
+	defer c.heart.swept(id)
+	return r, c.finish(ctx, r)
+}
+
+// settleStranger is settle of one that has to be watched first.
+func (c *Coordinator) settleStranger(ctx context.Context, id uint16) (*Recovery, error) {
 	s, err := c.private(ctx, &c.heart.keeper)
 	if err != nil {
 		return nil, err
@@ -64,11 +76,21 @@ func (c *Coordinator) Recover(ctx context.Context, id uint16) (*Recovery, error)
 	if err != nil {
 		return nil, err
 	}
-	return c.recoverSuspect(ctx, id, beat)
+	return c.settle(ctx, id, beat)
 }
 
-// recoverSuspect is Recover of one whose beat has been seen to stand still.
-func (c *Coordinator) recoverSuspect(ctx context.Context, id uint16, beat uint64) (*Recovery, error) {
+// settle is the first part of a recovery, of one whose beat has been seen to stand
+// still: of its transactions. It runs none itself, so it waits for nobody's locks.
+// finish is to follow, and then swept.
+func (c *Coordinator) settle(ctx context.Context, id uint16, beat uint64) (_ *Recovery, err error) {
+	if !c.heart.sweeps(id) {
+		return nil, fmt.Errorf("%w: coordinator %d's locks are being swept", ErrRecovering, id)
+	}
+	defer func() {
+		if err != nil {
+			c.heart.swept(id)
+		}
+	}()
 	s, err := c.private(ctx, &c.heart.keeper)
 	if err != nil {
 		return nil, err
@@ -78,7 +100,7 @@ func (c *Coordinator) recoverSuspect(ctx context.Context, id uint16, beat uint64
 		return nil, err
 	}
 	me := s.seat.ID
-	r := &recovery{c: c, s: s, ctx: ctx, Recovery: Recovery{ID: id}}
+	r := &recovery{c: c, s: s, ctx: ctx, Recovery: Recovery{ID: id, by: me}}
 	members, err := c.dir.Members(ctx)
 	if err != nil {
 		return nil, err
@@ -103,13 +125,19 @@ func (c *Coordinator) recoverSuspect(ctx context.Context, id uint16, beat uint64
 		return nil, fmt.Errorf("coord: recover coordinator %d: %w", id, err)
 	}
 	c.Recovered(id)
-	if err := c.heart.sweep(ctx, &r.Recovery); err != nil {
-		return nil, fmt.Errorf("coord: recover coordinator %d: sweep its locks: %w", id, err)
-	}
-	if err := c.dir.Swept(ctx, me, id); err != nil {
-		return nil, fmt.Errorf("coord: recover coordinator %d: %w", id, err)
-	}
 	return &r.Recovery, nil
+}
+
+// finish is the second part: of stray locks. It runs transactions, which meet the locks
+// of others that may have died as well. So others can be settled meanwhile.
+func (c *Coordinator) finish(ctx context.Context, r *Recovery) error {
+	if err := c.heart.sweep(ctx, r); err != nil {
+		return fmt.Errorf("coord: recover coordinator %d: sweep its locks: %w", r.ID, err)
+	}
+	if err := c.dir.Swept(ctx, r.by, r.ID); err != nil {
+		return fmt.Errorf("coord: recover coordinator %d: %w", r.ID, err)
+	}
+	return nil
 }
 
 // recovery is one in progress.

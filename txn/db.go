@@ -76,7 +76,7 @@ func Open(ctx context.Context, o Options) (_ *DB, err error) {
 	db.rt = db.dev.Runtime()
 	db.co, err = coord.Join(ctx, cluster, db.dev, coord.Config{Sessions: o.Sessions, Cache: o.AddressCache, HugePages: o.HugePages,
 		NewUser: func(s *coord.Session) any { return newSession(db, s) }, OnDrain: db.onDrain,
-		SuspectAfter: o.suspectAfter(db.rt), OnRecovered: db.onRecovered, Report: db.reportRecovery, OnRejoin: db.reportRejoin})
+		SuspectAfter: int64(o.suspectAfter(db.rt)), OnRecovered: db.onRecovered, Report: db.reportRecovery, OnRejoin: db.reportRejoin})
 	if err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", sessionError(err))
 	}
