@@ -399,7 +399,13 @@ func (tx *Tx) searchSlots(a *access, behind bool) (wait int64, err error, done b
 			continue
 		case layout.Valid:
 		}
-		if ver.IsAbsent() || !tx.isKey(a, img) {
+		if ver.IsAbsent() {
+			// A deletion that is not yet committed may be undone, and no image is left that
+			// says whose key it is.
+			torn = torn || ver.IsPending()
+			continue
+		}
+		if !tx.isKey(a, img) {
 			continue
 		}
 		if a.known && !a.present { // seen absent before

@@ -118,7 +118,7 @@ func (db *DB) keepOutcomes(ctx context.Context, list []coord.Outcome) error {
 	for len(list) > 0 {
 		some := list[:min(outcomeBatch, len(list))]
 		list = list[len(some):]
-		err := db.Update(ctx, func(tx *Tx) error {
+		err := db.surely(ctx, func(tx *Tx) error {
 			for _, o := range some {
 				word := outcomeAborted
 				if o.Committed {
@@ -135,6 +135,31 @@ func (db *DB) keepOutcomes(ctx context.Context, list []coord.Outcome) error {
 		}
 	}
 	return nil
+}
+
+// surely is Update for transactions whose outcome nobody else will ask for. One that is
+// unknown is found out, however long a memory node is away.
+func (db *DB) surely(ctx context.Context, fn func(*Tx) error) error {
+	for {
+		err := db.Update(ctx, fn)
+		var u *UnknownError
+		if !errors.As(err, &u) {
+			return err
+		}
+		for {
+			o, e := db.Resolve(ctx, u.ID)
+			if e == nil && o == Committed {
+				return nil
+			}
+			if e == nil || errors.Is(e, ErrNotFound) {
+				break // undone
+			}
+			if errors.Is(e, ErrClosed) || ctx.Err() != nil {
+				return err
+			}
+			db.rt.Sleep(retryMax)
+		}
+	}
 }
 
 // kept lists the transactions whose outcomes are kept, the oldest first.
@@ -158,7 +183,7 @@ func (db *DB) forgetOutcomes(ctx context.Context, n int) error {
 	}
 	over := len(ids) + n - db.outcomes.schema.Capacity
 	for old := range slices.Chunk(ids[:max(0, min(over, len(ids)))], outcomeBatch) {
-		if err := db.Update(ctx, func(tx *Tx) error {
+		if err := db.surely(ctx, func(tx *Tx) error {
 			for _, id := range old {
 				if err := tx.Delete(db.outcomes, outcomeKey(id)); err != nil && !errors.Is(err, ErrNotFound) {
 					return err

@@ -59,6 +59,9 @@ func (w *churn) load(t *tx, keys []string) error {
 func (w *churn) step(k *worker) error {
 	r := k.rng
 	p := w.pairs[r.IntN(len(w.pairs))]
+	if r.IntN(3) > 0 { // some are hot
+		p = w.pairs[r.IntN(min(2, len(w.pairs)))]
+	}
 	switch r.IntN(8) {
 	case 0, 1, 2:
 		return k.run("swap", func(t *tx) error { return w.swap(t, p) })

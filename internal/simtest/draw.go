@@ -17,9 +17,22 @@ func (s *Setup) drawPlan() error {
 	for i := range s.Nodes {
 		o.Memory = append(o.Memory, nodeName(i))
 	}
-	mood := r.IntN(8)
+	mood := r.IntN(10)
 	switch mood {
 	case 0:
+		return nil
+	case 8: // nothing but READs that are torn widely, and crashes at bad moments
+		f := sim.Fault{Kind: sim.KindSpread, Op: "READ", Rate: pick(r, 0.2, 0.5, 1), DelayNS: int64(between(r, 10, 60)) * 1000, AtNS: startNS}
+		if r.IntN(2) == 0 { // or WRITEs, so long that fences cut them
+			f.Op, f.Rate, f.DelayNS = "WRITE", pick(r, 0.02, 0.1, 0.3), int64(between(r, 100, 1000))*1000
+		}
+		s.Plan.Faults = []sim.Fault{f}
+		s.drawAims(stream(s.Seed, streamAims))
+		return nil
+	case 9: // nothing but coordinators that stop
+		p := sim.Plan{}
+		s.stall(r, &p, o.Verbs)
+		s.Plan.Faults = p.Faults
 		return nil
 	case 1: // crashes of a well network
 		o.Without = []sim.Kind{sim.KindLoss, sim.KindDuplicate, sim.KindReorder, sim.KindDelay, sim.KindLag, sim.KindSpread, sim.KindPartition, sim.KindPause}
@@ -32,7 +45,7 @@ func (s *Setup) drawPlan() error {
 	if err != nil {
 		return err
 	}
-	if mood > 5 {
+	if mood == 6 || mood == 7 {
 		p.Faults = slices.DeleteFunc(p.Faults, func(sim.Fault) bool { return r.IntN(2) == 0 })
 	}
 	for i := range p.Faults {

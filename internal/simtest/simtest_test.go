@@ -32,8 +32,8 @@ func TestCampaign(t *testing.T) {
 	if *one != 0 {
 		c.Start, c.Seeds = *one, 1
 	}
-	if testing.Short() {
-		c.Seeds = min(c.Seeds, 20)
+	if testing.Short() || raceEnabled {
+		c.Seeds = min(c.Seeds, 10)
 	}
 	totals, err := c.Run()
 	if err != nil {
@@ -54,8 +54,12 @@ func TestCampaign(t *testing.T) {
 // TestSameSeedSameRun: a seed gives one history, whatever runs beside it.
 func TestSameSeedSameRun(t *testing.T) {
 	hashes := make(map[uint64]uint64)
+	n := 12
+	if raceEnabled {
+		n = 3
+	}
 	for range 2 {
-		c := simtest.Campaign{Start: 1000, Seeds: 12, Parallel: 3, Done: func(r *simtest.Result) {
+		c := simtest.Campaign{Start: 1000, Seeds: n, Parallel: 3, Done: func(r *simtest.Result) {
 			if h, ok := hashes[r.Setup.Seed]; ok && h != r.Hash {
 				t.Errorf("seed %d: the hash is %016x, and was %016x", r.Setup.Seed, r.Hash, h)
 			}

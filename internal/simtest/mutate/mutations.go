@@ -53,8 +53,6 @@ var mutations = []mutation{
 	{"single-absence", "a lone absence is validated", []edit{
 		{"txn/commit.go", " && c.kind == layout.KindRecord && layout.Lock(c.image().B()) == 0 && !tx.holds() {", " && layout.Lock(c.image().B()) == 0 && !tx.holds() {"},
 		{"txn/commit.go", "	if c := tx.reads[0]; len(tx.reads) == 1", "	if c := tx.reads[0]; len(tx.reads) == 1 && c.kind == layout.KindBucket {\n		return nil\n	} else if len(tx.reads) == 1"}}},
-	{"log-slot-reuse", "a log slot is used again only when its unlocks are known done", []edit{
-		{"coord/session.go", "	if len(s.owed) > 0 {\n		if err := s.awaitLog(ctx); err != nil {\n", "	if false {\n		if err := s.awaitLog(ctx); err != nil {\n"}}},
 	{"old-qp", "the old QP is destroyed before releases are made good", []edit{
 		{"coord/session.go", "		if err := s.c.dir.Disconnect(ctx, k.node, k.remote); err != nil {\n			return fmt.Errorf", "		if err := error(nil); err != nil {\n			return fmt.Errorf"}}},
 	{"redeem-owner", "a release is made good only where the lock still is its own", []edit{
@@ -87,11 +85,9 @@ var mutations = []mutation{
 	{"recover-covered", "recovery clears what a new image has left behind the old one's end", []edit{
 		{"coord/recover.go", "	n := max(len(c.old), c.covered)\n", "	n := len(c.old)\n"}}},
 	{"recover-sweep", "locks that were never logged are swept", []edit{
-		{"coord/recover.go", "	if err := c.heart.sweep(ctx, &r.Recovery); err != nil {\n", "	if err := error(nil); err != nil {\n"}}},
+		{"coord/recover.go", "	if err := c.heart.sweep(ctx, r); err != nil {\n", "	if err := error(nil); err != nil {\n"}}},
 	{"orphan-settled", "only locks of coordinators that are settled are freed", []edit{
 		{"txn/recovery.go", "	if holder == 0 || !tx.s.Coordinator().IsRecovered(holder.Coordinator()) {\n", "	if holder == 0 || holder.Coordinator() == tx.token.Coordinator() {\n"}}},
-	{"claim-beat", "a claim is refused when the suspect has beaten meanwhile", []edit{
-		{"coord/claim.go", "	if now := c.beat(m.seat); !c.fenced[suspect] && now != beat {\n", "	if now := c.beat(m.seat); false && now != beat {\n"}}},
 	{"claim-owner", "a claim is refused as long as who has it lives", []edit{
 		{"coord/claim.go", "	if other := c.members[m.claimed]; other != nil && !other.left && !c.fenced[m.claimed] {\n", "	if other := c.members[m.claimed]; false && other != nil {\n"}}},
 }
