@@ -162,7 +162,7 @@ func (h *heart) step() {
 	c := h.c
 	if c.closed.Load() {
 		// No transaction begins, and those that run are still to be waited for.
-		if h.s == nil {
+		if h.s == nil || h.s.seat.ID == noSeat {
 			return
 		}
 	} else if _, err := c.private(h.ctx, &h.s); err != nil {

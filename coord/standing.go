@@ -213,6 +213,9 @@ func (s *Session) reseat(ctx context.Context, seat Seat) error {
 			k.qp = nil
 		}
 		k.n, k.done = 0, k.posted
+		if k.err == nil { // until it is connected
+			s.spoil(k, ErrFenced)
+		}
 	}
 	for _, k := range s.conns {
 		if err := s.connectAs(ctx, k, seat.ID); err != nil {
