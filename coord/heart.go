@@ -199,10 +199,12 @@ func (h *heart) recover(suspects []suspect) {
 		}
 	}
 	h.recovering.Store(false)
-	for _, r := range settled {
-		err := h.c.finish(h.ctx, r)
-		h.swept(r.ID)
-		tell(r.ID, r, err)
+	for _, r := range settled { // side by side: one may have to wait for a living coordinator's lock
+		h.c.rt.Go(func() {
+			err := h.c.finish(h.ctx, r)
+			h.swept(r.ID)
+			tell(r.ID, r, err)
+		})
 	}
 }
 

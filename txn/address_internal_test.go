@@ -62,7 +62,7 @@ func TestCachedAddressIsARecordOfTheTable(t *testing.T) {
 			coord.Place(m.Buckets+m.OverflowBuckets)<<placeSlotBits | 1,      // behind the last bucket
 			(1<<placeBucketBits-1)<<placeSlotBits | 1,
 			coord.Place(tab.geo.Slots + 1), // behind the last slot
-			1<<placeSlotBits | 0,           // before the first
+			1 << placeSlotBits,             // before the first
 			1<<44 - 1,
 		} {
 			db.co.Cache.Put(hash, p)

@@ -175,7 +175,7 @@ func TestFullButForALockedSlot(t *testing.T) {
 			cell := w.probe().read(0, va, layout.CellAlign)
 			plant(w, va, bytes.Clone(cell))
 			err := db.Update(ctx, func(tx *txn.Tx) error { return tx.Insert(tab, u64(n), nil) })
-			wantErr(t, err, txn.ErrConflict, "locked", `"crate"`)
+			wantErr(t, err, txn.ErrConflict, what, `"crate"`)
 			if errors.Is(err, txn.ErrFull) {
 				t.Errorf("it is full as well: %v", err)
 			}

@@ -18,7 +18,7 @@ func TestUsersFunctionHoldsNothingUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close() //nolint:errcheck // its memory node is gone by then
+	defer db.Close() // its memory node is gone by then
 	tab, err := db.CreateTable(ctx, Schema{Name: "t", KeySize: 8, ValueSize: 16, Capacity: 50})
 	if err != nil {
 		t.Fatal(err)

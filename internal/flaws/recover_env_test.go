@@ -84,7 +84,6 @@ type stage struct {
 	deed
 	keys   []int // the chain, and one more
 	before string
-	behind string // state after the deed
 }
 
 // setStage opens a cluster and fills it.
@@ -195,6 +194,7 @@ func (e *env) die(task string, c cut, n int, match func(*script.Op) bool) *scrip
 		return e.Crash(name, m).Nth(n)
 	case cutAfter:
 		return e.CrashAfter(name, m).Nth(n)
+	case cutFirst, cutLast, numCuts:
 	}
 	var order []int
 	if c == cutLast {
