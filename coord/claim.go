@@ -25,11 +25,11 @@ func (c *Cluster) Members(context.Context) ([]Seat, error) {
 	if c.closed {
 		return nil, ErrEnded
 	}
-	all := make([]Seat, 0, len(c.members))
-	for _, m := range c.members {
-		all = append(all, m.seat)
+	list := c.list()
+	all := make([]Seat, len(list))
+	for i := range list {
+		all[i] = list[i].seat
 	}
-	slices.SortFunc(all, func(a, b Seat) int { return cmp.Compare(a.ID, b.ID) })
 	return all, nil
 }
 

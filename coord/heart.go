@@ -12,10 +12,10 @@ import (
 	"fjord/verbs"
 )
 
-// Bounds of Config.SuspectAfter.
+// Bounds of Config.SuspectAfter, in nanoseconds.
 const (
-	minSuspectAfter = 100_000
-	maxSuspectAfter = 3600_000_000_000
+	MinSuspectAfter = 100_000
+	MaxSuspectAfter = 3600_000_000_000
 )
 
 // beatsPerSuspicion is how often a coordinator beats, and looks, in the time after
@@ -70,8 +70,8 @@ const (
 )
 
 func (h *heart) init(c *Coordinator, cfg Config) error {
-	if d := cfg.SuspectAfter; d != 0 && (d < minSuspectAfter || d > maxSuspectAfter) {
-		return fmt.Errorf("%w: SuspectAfter is %d ns, right is %d to %d, or 0 for no heartbeats", ErrConfig, d, minSuspectAfter, maxSuspectAfter)
+	if d := cfg.SuspectAfter; d != 0 && (d < MinSuspectAfter || d > MaxSuspectAfter) {
+		return fmt.Errorf("%w: SuspectAfter is %d ns, right is %d to %d, or 0 for no heartbeats", ErrConfig, d, MinSuspectAfter, MaxSuspectAfter)
 	}
 	h.c, h.patience, h.report, h.sweep = c, cfg.SuspectAfter, cfg.Report, cfg.OnRecovered
 	h.seen, h.under = make(map[uint16]sighting), make(map[uint16]bool)
@@ -143,20 +143,6 @@ func (c *Coordinator) private(ctx context.Context, at **Session) (*Session, erro
 // noSession is the index of a session that has no log slots.
 const noSession = -1
 
-// mend repairs all connections that have failed. It returns the first error, after all
-// were tried.
-func (s *Session) mend(ctx context.Context) (first error) {
-	for _, k := range s.conns {
-		if k.err == nil {
-			continue
-		}
-		if err := s.repair(ctx, k); err != nil && first == nil {
-			first = err
-		}
-	}
-	return first
-}
-
 // step is one beat, and one look.
 func (h *heart) step() {
 	c := h.c
@@ -169,7 +155,7 @@ func (h *heart) step() {
 		return // others will say so, when they need it
 	}
 	s := h.s
-	_ = s.mend(h.ctx) // a node that is away is seen again when it is back
+	_ = s.repairAll(h.ctx, anyConn, anyConn) // a node that is away is seen again when it is back
 	beats, ok := h.exchange(s)
 	if !ok {
 		h.looked = 0 // this coordinator is out of reach, not the others

@@ -69,7 +69,7 @@ func (c *Coordinator) settleStranger(ctx context.Context, id uint16) (*Recovery,
 	if err != nil {
 		return nil, err
 	}
-	if err := s.mend(ctx); err != nil {
+	if err := s.repairAll(ctx, anyConn, anyConn); err != nil {
 		return nil, err
 	}
 	beat, err := c.heart.evidence(ctx, s, id)
@@ -96,7 +96,7 @@ func (c *Coordinator) settle(ctx context.Context, id uint16, beat uint64) (_ *Re
 		return nil, err
 	}
 	// Nothing is claimed as long as some node cannot be reached: its log is needed.
-	if err := s.mend(ctx); err != nil {
+	if err := s.repairAll(ctx, anyConn, anyConn); err != nil {
 		return nil, err
 	}
 	me := s.seat.ID

@@ -2,10 +2,10 @@ package coord
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"fjord/internal/words"
@@ -617,13 +617,11 @@ func (s *Session) due(k *conn) bool { return k.qp != nil || s.owes(k) }
 
 // owes tells that releases on a connection are not known to have executed.
 func (s *Session) owes(k *conn) bool {
-	for i := range s.owed {
-		if o := &s.owed[i]; int(o.node) == k.node && o.seq > k.done {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.owed, func(o owed) bool { return int(o.node) == k.node && s.open(&o) })
 }
+
+// open tells that a release is not known to have executed.
+func (s *Session) open(o *owed) bool { return o.seq > s.conns[o.node].done }
 
 // spoil notes the failure of a connection; the first one counts.
 func (s *Session) spoil(k *conn, err error) {
@@ -689,7 +687,7 @@ func (s *Session) take(wcs []verbs.WC) {
 func (s *Session) trim() {
 	keep := s.owed[:0]
 	for _, o := range s.owed {
-		if o.seq > s.conns[o.node].done {
+		if s.open(&o) {
 			keep = append(keep, o)
 		}
 	}
@@ -735,23 +733,13 @@ func (s *Session) probe(o *owed) {
 
 // LogFree tells whether the log slot may be overwritten.
 func (s *Session) LogFree() bool {
-	for i := range s.owed {
-		if o := &s.owed[i]; int(o.slot) == s.log && o.seq > s.conns[o.node].done {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.owed, func(o owed) bool { return int(o.slot) == s.log && s.open(&o) })
 }
 
 // logBlocked tells whether a release is owed on the log slot whose connection has
 // failed.
 func (s *Session) logBlocked() bool {
-	for i := range s.owed {
-		if o := &s.owed[i]; int(o.slot) == s.log && s.conns[o.node].err != nil && o.seq > s.conns[o.node].done {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.owed, func(o owed) bool { return int(o.slot) == s.log && s.conns[o.node].err != nil && s.open(&o) })
 }
 
 // TakeLog takes the log slot for an entry: releases are owed on it from here on. It
@@ -898,8 +886,8 @@ func (s *Session) Free(a layout.Addr, t lock.Token, v layout.Version) error {
 	}
 	mine := layout.Lock(buf.B()) == uint64(t)
 	half := v != 0 && layout.CellVersion(buf.B()) == v|layout.Pending && layout.Writer(buf.B()) == uint64(t)
-	binary.LittleEndian.PutUint64(words.B(), 0)
-	binary.LittleEndian.PutUint64(words.B()[8:], uint64(v))
+	words.SetWord(0, 0)
+	words.SetWord(8, uint64(v))
 	switch {
 	case mine && v != 0:
 		s.Write(node, va+layout.OffLock, words)

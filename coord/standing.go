@@ -150,7 +150,7 @@ func (c *Coordinator) takeSeat(ctx context.Context) error {
 	}
 	if c.onDrain != nil {
 		if err := c.onDrain(ctx, seat.Epoch); err != nil {
-			if c.lostAgain(err) {
+			if c.lost(seat.ID, err) {
 				return fmt.Errorf("coord: coordinator %d was fenced before it was ready: %w", seat.ID, err)
 			}
 			return fmt.Errorf("coord: make coordinator %d ready: %w", seat.ID, err)
@@ -167,17 +167,6 @@ func (c *Coordinator) takeSeat(ctx context.Context) error {
 		t.now.Store(0)
 	}
 	return nil
-}
-
-// lostAgain notes that the seat that is being made ready is fenced, if err says so.
-func (c *Coordinator) lostAgain(err error) bool {
-	if !errors.Is(err, ErrFenced) {
-		return false
-	}
-	c.standing.mu.Lock()
-	c.standing.accepted = false
-	c.standing.mu.Unlock()
-	return true
 }
 
 // renumber lets session numbers begin anew, under a new coordinator id.

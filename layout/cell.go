@@ -161,10 +161,6 @@ func SlotSize(keySize, valueSize int) int {
 // as given, pending or not; the sum is the same for both. key and value may already lie at their places in
 // dst. It panics if dst is shorter than the image, or key or value longer than MaxKeySize or MaxValueSize.
 func EncodeCell(dst []byte, addr Addr, v Version, writer uint64, kind Kind, key, value []byte) int {
-	if len(key) == 8 && len(value) == 16 && len(dst) >= CellAlign {
-		encodeLine((*[CellAlign]byte)(dst), addr, v, writer, kind, key, value)
-		return CellAlign
-	}
 	start := HeaderSize + pad8(len(key))
 	n := start + pad8(len(value))
 	dst = dst[:n:len(dst)] // by length, not capacity: nothing behind the caller's slice is touched
@@ -182,16 +178,6 @@ const (
 	lineLens = 16 | 8<<32
 	kindBits = 0xffff << 48
 )
-
-// encodeLine is EncodeCell for a key of 8 bytes and a value of 16, the cell that just fills its line. It is
-// the commonest, and nearly twice as fast when its body stays in registers.
-func encodeLine(dst *[CellAlign]byte, addr Addr, v Version, writer uint64, kind Kind, key, value []byte) {
-	binary.LittleEndian.PutUint64(dst[HeaderSize:], binary.LittleEndian.Uint64(key))
-	v1, v2 := binary.LittleEndian.Uint64(value), binary.LittleEndian.Uint64(value[8:])
-	binary.LittleEndian.PutUint64(dst[HeaderSize+8:], v1)
-	binary.LittleEndian.PutUint64(dst[HeaderSize+16:], v2)
-	sealLine(dst, addr, v, writer, kind)
-}
 
 // SealCell is EncodeCell for a key and a value that are in place in dst already. It writes the header and
 // the padding, and returns the ImageSize.
@@ -223,7 +209,8 @@ func SealCell(dst []byte, addr Addr, v Version, writer uint64, kind Kind, keyLen
 	return n
 }
 
-// sealLine is SealCell for a cell like those of encodeLine.
+// sealLine is SealCell for a key of 8 bytes and a value of 16, the cell that just fills its line. It is the
+// commonest.
 func sealLine(dst *[CellAlign]byte, addr Addr, v Version, writer uint64, kind Kind) {
 	binary.LittleEndian.PutUint64(dst[OffLock:], 0)
 	binary.LittleEndian.PutUint64(dst[OffVersion:], uint64(v))
@@ -247,7 +234,7 @@ func Verify(b []byte, addr Addr, slot int) Status {
 	writer := binary.LittleEndian.Uint64(h[OffWriter:])
 	sum := binary.LittleEndian.Uint64(h[OffSum:])
 	lens := binary.LittleEndian.Uint64(h[OffValueLen:])
-	if lens&^kindBits == lineLens && len(b) >= CellAlign && slot >= CellAlign { // the commonest first, see encodeLine
+	if lens&^kindBits == lineLens && len(b) >= CellAlign && slot >= CellAlign { // the commonest first, see sealLine
 		if lineSum((*[CellAlign]byte)(b), addr) != sum {
 			return Torn
 		}
@@ -289,7 +276,7 @@ func Match(b []byte, addr Addr, first uint64, keyLen int) (Version, bool) {
 	if keyLen == 0 || n > int64(len(b)) {
 		return 0, false
 	}
-	return v, framedSum(uint64(addr), uint64(v), binary.LittleEndian.Uint64(h[OffWriter:]), lens, b[HeaderSize:n]) == sum
+	return v, cellSum(addr, v, binary.LittleEndian.Uint64(h[OffWriter:]), lens, b[HeaderSize:n]) == sum
 }
 
 // pad8 rounds n up to a multiple of 8.

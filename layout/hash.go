@@ -7,17 +7,13 @@ import "encoding/binary"
 // keeps keys that collide in one table from colliding in all. All 64 bits are well mixed: shard and bucket
 // may be taken from any of them.
 func HashKey(table uint32, key []byte) uint64 {
-	seed := uint64(table) * prime1
-	if len(key) == 8 {
-		return hash8(seed, binary.LittleEndian.Uint64(key))
+	if len(key) == 8 { // most are one word
+		return HashWord(table, binary.LittleEndian.Uint64(key))
 	}
-	return xxh64(seed, key)
+	return xxh64(uint64(table)*prime1, key)
 }
 
 // HashWord is HashKey of a key of 8 bytes, given as a little-endian number.
-func HashWord(table uint32, key uint64) uint64 { return hash8(uint64(table)*prime1, key) }
-
-// hash8 is xxh64 of one word; most keys are one.
-func hash8(seed, w uint64) uint64 {
-	return avalanche(tail8(seed+prime5+8, w))
+func HashWord(table uint32, key uint64) uint64 {
+	return avalanche(tail8(uint64(table)*prime1+prime5+8, key))
 }

@@ -232,51 +232,25 @@ func (tx *Tx) require(a *access, m mode) {
 	tx.work = append(tx.work, a)
 }
 
-// seek decides where a fresh access looks for its record.
+// seek decides where a fresh access looks for its record. Where its place is known
+// and in this processor's reach, the record is on its way to it at once: of a Fetch,
+// no lock has to wait for the one before it.
 func (tx *Tx) seek(a *access, m mode) {
 	a.mode, a.stage = m, stageBucket
 	if m == modeInsert {
 		a.stage = stageHead
-	} else if addr := a.t.remembered(a.hash, a.bucket, a.at); addr != 0 {
-		a.cell, a.stage = &a.own, stageAt
-		tx.add(&a.own, addr, a.t.slot, layout.KindRecord)
+		return
 	}
-}
-
-// aim is seek for the accesses of a Fetch, nearly all of which are of records whose
-// places are known. Where the cells are in this processor's reach they are on their
-// way to it at once, so that no lock has to wait for the one before it.
-func (tx *Tx) aim(a *access, m mode) {
-	a.asked = true
 	t := a.t
-	var addr layout.Addr
-	if x := t.index; x != nil {
-		if slot := x.Find(a.bucket, a.hash); slot >= 0 {
-			addr = a.at + layout.Addr(layout.BucketHeaderSize+slot*t.slot)
-		}
-	}
-	if addr == 0 || m == modeInsert {
-		tx.seek(a, m)
+	addr := t.remembered(a.hash, a.bucket, a.at)
+	if addr == 0 {
 		return
 	}
 	c := &a.own
+	a.cell, a.stage = c, stageAt
 	tx.add(c, addr, t.slot, layout.KindRecord)
-	a.mode, a.stage, a.cell, c.mem = m, stageAt, c, tx.s.Quick(t.slot+auxSize+t.room)
+	c.mem = tx.s.Quick(t.slot + auxSize + a.room())
 	tx.s.Prefetch(c.node, c.va)
-}
-
-// fire posts what an access of a Fetch waits for.
-func (tx *Tx) fire(a *access) {
-	c := a.cell
-	switch {
-	case c == nil || c.mem.Nil():
-		tx.post(a)
-	case a.mode == modeRead:
-		tx.s.Read(c.node, c.va, c.mem.Slice(0, c.slot))
-	default:
-		c.asked, tx.locking = true, true
-		tx.s.Lock(c.node, c.va, tx.token, c.mem, c.slot)
-	}
 }
 
 // raise is require for an access that is known, or queued in this very Fetch.

@@ -109,20 +109,9 @@ func (tx *Tx) imageOf(c *cell, spare int) bool {
 
 // postLock stages the CAS of the cell's lock and, behind it on the same QP, the
 // READ of its slot.
-func (tx *Tx) postLock(c *cell, spare int) {
-	if c.mem.Nil() && !tx.imageOf(c, spare) {
-		return
-	}
-	tx.s.Lock(c.node, c.va, tx.token, c.mem, c.slot)
+func (tx *Tx) postLock(c *cell) {
 	c.asked, tx.locking = true, true
-}
-
-// postRead stages the READ of the cell's slot.
-func (tx *Tx) postRead(c *cell) {
-	if c.mem.Nil() && !tx.imageOf(c, 0) {
-		return
-	}
-	tx.s.Read(c.node, c.va, c.image())
+	tx.s.Lock(c.node, c.va, tx.token, c.mem, c.slot)
 }
 
 // took looks at the result of a CAS.
@@ -210,9 +199,12 @@ func (tx *Tx) lockCells(list ...*cell) error {
 	for {
 		n := 0
 		for _, c := range list {
-			if !c.locked {
-				tx.postLock(c, 0)
-				n++
+			if c.locked {
+				continue
+			}
+			n++
+			if !c.mem.Nil() || tx.imageOf(c, 0) {
+				tx.postLock(c)
 			}
 		}
 		if n == 0 {

@@ -21,14 +21,24 @@ func (tx *Tx) resolve() error {
 
 // post stages the requests that an access waits for.
 func (tx *Tx) post(a *access) {
+	c := a.cell
 	switch {
 	case a.stage != stageAt:
 		tx.postSearch(a)
-	case a.mode >= modeUpdate && !a.cell.locked:
-		tx.postLock(a.cell, a.t.room)
+	case c.mem.Nil() && !tx.imageOf(c, a.room()):
+	case a.mode >= modeUpdate && !c.locked:
+		tx.postLock(c)
 	default:
-		tx.postRead(a.cell)
+		tx.s.Read(c.node, c.va, c.image())
 	}
+}
+
+// room is how many bytes an access needs behind its image: those of a lock.
+func (a *access) room() int {
+	if a.mode < modeUpdate {
+		return 0
+	}
+	return a.t.room
 }
 
 // await has what was posted for some accesses answered: one round trip for all of

@@ -71,8 +71,8 @@ const (
 	maxCache          = 1 << 30
 	defaultRetries    = 1000
 	defaultSuspicion  = 2 * time.Second
-	minSuspicion      = 100 * time.Microsecond
-	maxSuspicion      = time.Hour
+	minSuspicion      = time.Duration(coord.MinSuspectAfter)
+	maxSuspicion      = time.Duration(coord.MaxSuspectAfter)
 )
 
 // NoSuspicion, as Options.SuspectAfter, switches heartbeats off.

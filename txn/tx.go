@@ -154,10 +154,11 @@ func (tx *Tx) Fetch(refs ...Ref) error {
 		return tx.refetch(refs)
 	}
 	for i, a := range fresh {
-		tx.aim(a, refs[i].mode)
+		tx.seek(a, refs[i].mode)
+		a.asked = true
 	}
 	for _, a := range fresh {
-		tx.fire(a)
+		tx.post(a)
 	}
 	tx.latest = first - 1
 	return tx.await(fresh)
@@ -183,6 +184,11 @@ func (tx *Tx) Get(t *Table, key []byte) ([]byte, error) {
 	if a.op != opNone || !a.present {
 		return tx.get(a, modeRead)
 	}
+	return tx.valueOf(a)
+}
+
+// valueOf is what Get returns of a record that is there.
+func (tx *Tx) valueOf(a *access) ([]byte, error) {
 	a.asked = true
 	value := layout.Value(a.cell.mem.B())
 	if a.cell.locked {
@@ -213,15 +219,10 @@ func (tx *Tx) get(a *access, m mode) ([]byte, error) {
 				return nil, err
 			}
 		}
+		if a.present {
+			return tx.valueOf(a)
+		}
 		a.asked = true
-		if !a.present {
-			return nil, ErrNotFound
-		}
-		value := layout.Value(a.cell.mem.B())
-		if !a.cell.locked {
-			return value, nil
-		}
-		return tx.show(a, value)
 	case opPut:
 		return tx.show(a, a.value(int(a.valLen)).B())
 	case opDelete:

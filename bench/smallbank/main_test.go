@@ -234,15 +234,7 @@ func TestHistory(t *testing.T) {
 	}
 	checkLines(t, file)
 
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }()
-	h, err := serial.ReadJSONL(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := readHistory(t, file)
 	if h.Header["benchmark"] != "smallbank" || h.Header["load"] == "" {
 		t.Errorf("header is %v", h.Header)
 	}
@@ -267,6 +259,20 @@ func TestHistory(t *testing.T) {
 			t.Fatalf("%s reads %d and writes %d keys", a.Type, len(a.Reads), len(a.Writes))
 		}
 	}
+}
+
+func readHistory(t *testing.T, file string) *serial.History {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	h, err := serial.ReadJSONL(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
 }
 
 // checkLines checks the fields of every line as an outside reader sees them.
@@ -548,15 +554,7 @@ func TestSimulated(t *testing.T) {
 		t.Errorf("checks are %v", checks)
 	}
 	checkLines(t, history)
-	f, err := os.Open(history)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }()
-	h, err := serial.ReadJSONL(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := readHistory(t, history)
 	if h.Header["clock"] != "virtual nanoseconds" {
 		t.Errorf("the clock is %v", h.Header["clock"])
 	}

@@ -72,17 +72,8 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	if !ok1 || !ok2 || scq.dev != p.dev || rcq.dev != p.dev {
 		return nil, fmt.Errorf("%w: SendCQ and RecvCQ must be completion queues of device %q", verbs.ErrInvalid, p.dev.attr.Name)
 	}
-	for _, l := range []struct {
-		name      string
-		v, lo, hi int
-	}{
-		{"MaxSendWR", init.MaxSendWR, 1, maxWR}, {"MaxRecvWR", init.MaxRecvWR, 0, maxWR},
-		{"MaxSendSGE", init.MaxSendSGE, 0, maxSGE}, {"MaxRecvSGE", init.MaxRecvSGE, 0, maxSGE},
-		{"MaxInline", int(init.MaxInline), 0, maxInline},
-	} {
-		if l.v < l.lo || l.v > l.hi {
-			return nil, fmt.Errorf("%w: %s is %d, right is %d to %d", verbs.ErrInvalid, l.name, l.v, l.lo, l.hi)
-		}
+	if err := p.dev.attr.CheckQP(&init); err != nil {
+		return nil, err
 	}
 	d := p.dev
 	d.mu.Lock()
@@ -156,55 +147,23 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 		return nil
 	case verbs.StateInit, verbs.StateRTR, verbs.StateRTS:
 	}
-	if err := q.checkLimits(&a, mask); err != nil {
+	if err := q.dev.attr.CheckAttr(&a, mask); err != nil {
 		q.mu.Unlock()
 		return err
 	}
-	q.assign(&a, mask)
+	q.attr.Set(&a, mask)
+	if mask&verbs.AttrAccess != 0 {
+		q.access.Store(uint32(a.Access))
+	}
+	if mask&verbs.AttrMinRNRTimer != 0 {
+		q.rnr.Store(verbs.RNRTimer(a.MinRNRTimer))
+	}
 	if next == verbs.StateRTR {
 		q.conn.Store(&conn{gid: q.attr.DestGID, qpn: q.attr.DestQPN, psn: q.attr.RQPSN})
 	}
 	q.state.Store(uint32(next)) // after conn, see target
 	q.mu.Unlock()
 	return nil
-}
-
-func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {
-	d := &q.dev.attr
-	switch {
-	case mask&verbs.AttrPort != 0 && a.Port > d.Ports:
-		return fmt.Errorf("%w: Port is %d, device %q has %d", verbs.ErrInvalid, a.Port, d.Name, d.Ports)
-	case mask&verbs.AttrPathMTU != 0 && a.PathMTU > d.ActiveMTU:
-		return fmt.Errorf("%w: PathMTU is %d, the port's active MTU is %d", verbs.ErrInvalid, a.PathMTU, d.ActiveMTU)
-	case mask&verbs.AttrMaxDestRdAtomic != 0 && a.MaxDestRdAtomic > d.MaxQPRdAtomic:
-		return fmt.Errorf("%w: MaxDestRdAtomic is %d, right is 0 to %d", verbs.ErrInvalid, a.MaxDestRdAtomic, d.MaxQPRdAtomic)
-	case mask&verbs.AttrMaxRdAtomic != 0 && a.MaxRdAtomic > d.MaxQPRdAtomic:
-		return fmt.Errorf("%w: MaxRdAtomic is %d, right is 0 to %d", verbs.ErrInvalid, a.MaxRdAtomic, d.MaxQPRdAtomic)
-	}
-	return nil
-}
-
-func (q *qp) assign(a *verbs.QPAttr, mask verbs.AttrMask) {
-	t := &q.attr
-	set := func(bit verbs.AttrMask, f func()) {
-		if mask&bit != 0 {
-			f()
-		}
-	}
-	set(verbs.AttrPKeyIndex, func() { t.PKeyIndex = a.PKeyIndex })
-	set(verbs.AttrPort, func() { t.Port = a.Port })
-	set(verbs.AttrAccess, func() { t.Access = a.Access; q.access.Store(uint32(a.Access)) })
-	set(verbs.AttrPathMTU, func() { t.PathMTU = a.PathMTU })
-	set(verbs.AttrDest, func() { t.DestGID = a.DestGID })
-	set(verbs.AttrDestQPN, func() { t.DestQPN = a.DestQPN })
-	set(verbs.AttrRQPSN, func() { t.RQPSN = a.RQPSN })
-	set(verbs.AttrMaxDestRdAtomic, func() { t.MaxDestRdAtomic = a.MaxDestRdAtomic })
-	set(verbs.AttrMinRNRTimer, func() { t.MinRNRTimer = a.MinRNRTimer; q.rnr.Store(verbs.RNRTimer(a.MinRNRTimer)) })
-	set(verbs.AttrSQPSN, func() { t.SQPSN = a.SQPSN })
-	set(verbs.AttrTimeout, func() { t.Timeout = a.Timeout })
-	set(verbs.AttrRetryCnt, func() { t.RetryCnt = a.RetryCnt })
-	set(verbs.AttrRNRRetry, func() { t.RNRRetry = a.RNRRetry })
-	set(verbs.AttrMaxRdAtomic, func() { t.MaxRdAtomic = a.MaxRdAtomic })
 }
 
 // reset empties the QP without completions. Under mu; the caller wakes the peer

@@ -56,7 +56,7 @@ func (q *qp) post(wrs []verbs.SendWR, n int) (int, error) {
 			err = fmt.Errorf("%w: send queue of %d; poll a signaled completion first", verbs.ErrQueueFull, q.init.MaxSendWR)
 			break
 		}
-		if err = q.check(wr); err != nil {
+		if err = wr.Check(&q.init); err != nil {
 			break
 		}
 		q.posted++
@@ -125,47 +125,13 @@ func atResponder(st verbs.Status) bool {
 	return st == verbs.StatusRemInvReqErr || st == verbs.StatusRemAccessErr || st == verbs.StatusRemOpErr
 }
 
-// check refuses what can be seen to be wrong without the peer.
-func (q *qp) check(wr *verbs.SendWR) error {
-	if len(wr.SGL) > q.init.MaxSendSGE {
-		return fmt.Errorf("%w: request has %d pieces, the QP allows %d", verbs.ErrInvalid, len(wr.SGL), q.init.MaxSendSGE)
-	}
-	if wr.Opcode == verbs.OpInvalid || int(wr.Opcode) >= verbs.NumOpcodes {
-		return fmt.Errorf("%w: %v is not an operation", verbs.ErrInvalid, wr.Opcode)
-	}
-	if wr.Flags&verbs.FlagInline != 0 {
-		return q.checkInline(wr)
-	}
-	return nil
-}
-
-func (q *qp) checkInline(wr *verbs.SendWR) error {
-	switch wr.Opcode {
-	case verbs.OpRead, verbs.OpCAS, verbs.OpFAA:
-		return fmt.Errorf("%w: %v cannot be inline, only WRITE and SEND", verbs.ErrInvalid, wr.Opcode)
-	case verbs.OpWrite, verbs.OpWriteImm, verbs.OpSend, verbs.OpSendImm, verbs.OpInvalid:
-	}
-	if n := length(wr.SGL); n > uint64(q.init.MaxInline) {
-		return fmt.Errorf("%w: inline payload of %d bytes, the QP allows %d", verbs.ErrInvalid, n, q.init.MaxInline)
-	}
-	return nil
-}
-
-func length(sgl []verbs.SGE) uint64 {
-	n := uint64(0)
-	for i := range sgl {
-		n += uint64(sgl[i].Length)
-	}
-	return n
-}
-
 // complete stages a completion.
 func (q *qp) complete(wr *verbs.SendWR, seq uint64, st verbs.Status) {
 	e := entry{qp: q, seq: seq, wc: verbs.WC{ID: wr.ID, QPN: q.num, Status: st, Opcode: wr.Opcode.Completion()}}
 	switch {
 	case st != verbs.StatusSuccess:
 	case wr.Opcode == verbs.OpRead:
-		e.wc.ByteLen = uint32(length(wr.SGL))
+		e.wc.ByteLen = uint32(verbs.Length(wr.SGL))
 	case wr.Opcode == verbs.OpCAS, wr.Opcode == verbs.OpFAA:
 		e.wc.ByteLen = 8
 	}
@@ -452,7 +418,7 @@ func (q *qp) deliver(wr *verbs.SendWR, p *qp, taken []byte) verbs.Status {
 // receive scatters an arriving message. It returns the status of the receive
 // and that of the sender's request.
 func (p *qp) receive(sgl []verbs.SGE, segs []segment, n uint64) (here, there verbs.Status) {
-	if n > length(sgl) {
+	if n > verbs.Length(sgl) {
 		return verbs.StatusLocLenErr, verbs.StatusRemInvReqErr
 	}
 	left := n
@@ -532,7 +498,7 @@ func (q *qp) postpone(wr *verbs.SendWR) {
 	d := deferred{wr: *wr, seq: q.posted}
 	d.wr.SGL = slices.Clone(wr.SGL)
 	if wr.Flags&verbs.FlagInline != 0 {
-		d.inline = inline(make([]byte, 0, length(wr.SGL)), wr.SGL)
+		d.inline = inline(make([]byte, 0, verbs.Length(wr.SGL)), wr.SGL)
 	}
 	q.stalled = append(q.stalled, d)
 }

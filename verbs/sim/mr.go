@@ -63,14 +63,8 @@ func (t *mrTable) remove(m *mr) {
 
 // RegisterMR makes memory usable through verbs.
 func (p *pd) RegisterMR(m *verbs.Memory, access verbs.Access) (verbs.MR, error) {
-	if m == nil || len(m.Bytes()) == 0 {
-		return nil, fmt.Errorf("%w: memory to register is empty or freed", verbs.ErrInvalid)
-	}
-	if access&^verbs.AccessAll != 0 {
-		return nil, fmt.Errorf("%w: access bits %#x are unknown", verbs.ErrInvalid, access&^verbs.AccessAll)
-	}
-	if access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && access&verbs.AccessLocalWrite == 0 {
-		return nil, fmt.Errorf("%w: remote writing or atomics need AccessLocalWrite as well", verbs.ErrInvalid)
+	if err := verbs.CheckRegister(m, access); err != nil {
+		return nil, err
 	}
 	if err := p.usable(); err != nil {
 		return nil, err

@@ -73,24 +73,7 @@ func (q *qp) refuse(wr *verbs.SendWR) error {
 	if q.tail-1-q.freed >= uint64(q.init.MaxSendWR) {
 		return fmt.Errorf("%w: send queue of %d; poll a signaled completion first", verbs.ErrQueueFull, q.init.MaxSendWR)
 	}
-	if len(wr.SGL) > q.init.MaxSendSGE {
-		return fmt.Errorf("%w: request has %d pieces, the QP allows %d", verbs.ErrInvalid, len(wr.SGL), q.init.MaxSendSGE)
-	}
-	if wr.Opcode == verbs.OpInvalid || int(wr.Opcode) >= verbs.NumOpcodes {
-		return fmt.Errorf("%w: %v is not an operation", verbs.ErrInvalid, wr.Opcode)
-	}
-	if wr.Flags&verbs.FlagInline == 0 {
-		return nil
-	}
-	switch wr.Opcode {
-	case verbs.OpRead, verbs.OpCAS, verbs.OpFAA:
-		return fmt.Errorf("%w: %v cannot be inline, only WRITE and SEND", verbs.ErrInvalid, wr.Opcode)
-	case verbs.OpWrite, verbs.OpWriteImm, verbs.OpSend, verbs.OpSendImm, verbs.OpInvalid:
-	}
-	if n := length(wr.SGL); n > uint64(q.init.MaxInline) {
-		return fmt.Errorf("%w: inline payload of %d bytes, the QP allows %d", verbs.ErrInvalid, n, q.init.MaxInline)
-	}
-	return nil
+	return wr.Check(&q.init)
 }
 
 // shorten takes from the queue what a crash at request number at, of the last n

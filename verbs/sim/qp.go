@@ -73,17 +73,8 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	if !ok1 || !ok2 || scq.dev != d || rcq.dev != d {
 		return nil, fmt.Errorf("%w: SendCQ and RecvCQ must be completion queues of device %q", verbs.ErrInvalid, d.attr.Name)
 	}
-	for _, l := range []struct {
-		name      string
-		v, lo, hi int
-	}{
-		{"MaxSendWR", init.MaxSendWR, 1, maxWR}, {"MaxRecvWR", init.MaxRecvWR, 0, maxWR},
-		{"MaxSendSGE", init.MaxSendSGE, 0, maxSGE}, {"MaxRecvSGE", init.MaxRecvSGE, 0, maxSGE},
-		{"MaxInline", int(init.MaxInline), 0, int(d.attr.MaxInline)},
-	} {
-		if l.v < l.lo || l.v > l.hi {
-			return nil, fmt.Errorf("%w: %s is %d, right is %d to %d", verbs.ErrInvalid, l.name, l.v, l.lo, l.hi)
-		}
+	if err := d.attr.CheckQP(&init); err != nil {
+		return nil, err
 	}
 	if err := p.usable(); err != nil {
 		return nil, err
@@ -142,10 +133,10 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 		return nil
 	case verbs.StateInit, verbs.StateRTR, verbs.StateRTS:
 	}
-	if err := q.checkLimits(&a, mask); err != nil {
+	if err := q.dev.attr.CheckAttr(&a, mask); err != nil {
 		return err
 	}
-	q.assign(&a, mask)
+	q.attr.Set(&a, mask)
 	switch {
 	case next == q.state:
 	case next == verbs.StateRTR:
@@ -172,48 +163,6 @@ func (q *qp) connect() {
 	q.line = &line{q: q, life: q.w.lives, src: q.dev.attr.GID, dest: q.attr.DestGID, destQPN: q.attr.DestQPN, psn: q.psn, mtu: q.attr.PathMTU, open: true}
 	if q.attr.Timeout > 0 {
 		q.line.timeout = 4096 << q.attr.Timeout
-	}
-}
-
-func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {
-	d := &q.dev.attr
-	switch {
-	case mask&verbs.AttrPort != 0 && a.Port > d.Ports:
-		return fmt.Errorf("%w: Port is %d, device %q has %d", verbs.ErrInvalid, a.Port, d.Name, d.Ports)
-	case mask&verbs.AttrPathMTU != 0 && a.PathMTU > d.ActiveMTU:
-		return fmt.Errorf("%w: PathMTU is %d, the port's active MTU is %d", verbs.ErrInvalid, a.PathMTU, d.ActiveMTU)
-	case mask&verbs.AttrMaxDestRdAtomic != 0 && a.MaxDestRdAtomic > d.MaxQPRdAtomic:
-		return fmt.Errorf("%w: MaxDestRdAtomic is %d, right is 0 to %d", verbs.ErrInvalid, a.MaxDestRdAtomic, d.MaxQPRdAtomic)
-	case mask&verbs.AttrMaxRdAtomic != 0 && a.MaxRdAtomic > d.MaxQPRdAtomic:
-		return fmt.Errorf("%w: MaxRdAtomic is %d, right is 0 to %d", verbs.ErrInvalid, a.MaxRdAtomic, d.MaxQPRdAtomic)
-	}
-	return nil
-}
-
-func (q *qp) assign(a *verbs.QPAttr, mask verbs.AttrMask) {
-	t := &q.attr
-	for _, f := range []struct {
-		bit verbs.AttrMask
-		set func()
-	}{
-		{verbs.AttrPKeyIndex, func() { t.PKeyIndex = a.PKeyIndex }},
-		{verbs.AttrPort, func() { t.Port = a.Port }},
-		{verbs.AttrAccess, func() { t.Access = a.Access }},
-		{verbs.AttrPathMTU, func() { t.PathMTU = a.PathMTU }},
-		{verbs.AttrDest, func() { t.DestGID = a.DestGID }},
-		{verbs.AttrDestQPN, func() { t.DestQPN = a.DestQPN }},
-		{verbs.AttrRQPSN, func() { t.RQPSN = a.RQPSN }},
-		{verbs.AttrMaxDestRdAtomic, func() { t.MaxDestRdAtomic = a.MaxDestRdAtomic }},
-		{verbs.AttrMinRNRTimer, func() { t.MinRNRTimer = a.MinRNRTimer }},
-		{verbs.AttrSQPSN, func() { t.SQPSN = a.SQPSN }},
-		{verbs.AttrTimeout, func() { t.Timeout = a.Timeout }},
-		{verbs.AttrRetryCnt, func() { t.RetryCnt = a.RetryCnt }},
-		{verbs.AttrRNRRetry, func() { t.RNRRetry = a.RNRRetry }},
-		{verbs.AttrMaxRdAtomic, func() { t.MaxRdAtomic = a.MaxRdAtomic }},
-	} {
-		if mask&f.bit != 0 {
-			f.set()
-		}
 	}
 }
 

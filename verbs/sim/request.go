@@ -105,7 +105,7 @@ func (r *request) set(wr *verbs.SendWR) {
 	} else {
 		r.more = append(r.more[:0], wr.SGL...)
 	}
-	n := length(wr.SGL)
+	n := verbs.Length(wr.SGL)
 	r.length = uint32(min(n, maxMsg+1)) // more is refused as well
 	if wr.Flags&verbs.FlagInline != 0 {
 		for i := range wr.SGL {
@@ -126,14 +126,6 @@ func (r *request) sgl() []verbs.SGE {
 		return r.sge[:r.nsge]
 	}
 	return r.more
-}
-
-func length(sgl []verbs.SGE) uint64 {
-	n := uint64(0)
-	for i := range sgl {
-		n += uint64(sgl[i].Length)
-	}
-	return n
 }
 
 // fetches tells of a request whether it brings something back: those count

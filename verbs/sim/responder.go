@@ -311,7 +311,7 @@ func (p *qp) deliver(r *request) verbs.Status {
 // receive scatters an arriving message. It returns the status of the receive and
 // that of the sender's request.
 func (p *qp) receive(sgl []verbs.SGE, message []byte) (here, there verbs.Status) {
-	if uint64(len(message)) > length(sgl) {
+	if uint64(len(message)) > verbs.Length(sgl) {
 		return verbs.StatusLocLenErr, verbs.StatusRemInvReqErr
 	}
 	left := message

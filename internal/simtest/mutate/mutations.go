@@ -30,7 +30,7 @@ var mutations = []mutation{
 		{"txn/commit.go", "c.addr, c.newVer|layout.Pending, uint64(tx.token), layout.KindRecord,", "c.addr, c.newVer, uint64(tx.token), layout.KindRecord,"}}},
 	{"sum-check", "a reader checks the sum", []edit{
 		{"layout/cell.go", "		return v, lineSum((*[CellAlign]byte)(h), addr) == sum\n", "		return v, true\n"},
-		{"layout/cell.go", "	return v, framedSum(uint64(addr), uint64(v), binary.LittleEndian.Uint64(h[OffWriter:]), lens, b[HeaderSize:n]) == sum\n", "	return v, sum != 1\n"}}},
+		{"layout/cell.go", "	return v, cellSum(addr, v, binary.LittleEndian.Uint64(h[OffWriter:]), lens, b[HeaderSize:n]) == sum\n", "	return v, sum != 1\n"}}},
 	{"log-first", "the log entry goes before the cells", []edit{
 		{"txn/commit.go", "	tx.postLogs()\n	tx.logged = true\n	if len(tx.reads) > 0 {\n", "	if len(tx.reads) == 0 {\n		tx.postCells()\n	}\n	tx.postLogs()\n	tx.logged = true\n	if len(tx.reads) > 0 {\n"},
 		{"txn/commit.go", "	tx.postCells()\n	tx.s.RingOn()\n", "	if len(tx.reads) > 0 {\n		tx.postCells()\n	}\n	tx.s.RingOn()\n"}}},
@@ -43,7 +43,7 @@ var mutations = []mutation{
 	{"header-first", "an absence rests on the header version that was read first", []edit{
 		{"txn/lookup.go", "	s.first = layout.CellVersion(s.words.B())\n", "	s.first = layout.CellVersion(s.bucket.B())\n"}}},
 	{"look-again", "the key is looked for again behind the header's lock", []edit{
-		{"txn/lookup.go", "		if ver.IsAbsent() || !tx.isKey(a, img) {\n", "		if ver.IsAbsent() || !tx.isKey(a, img) || behind && a.mode == modeInsert {\n"}}},
+		{"txn/lookup.go", "		if !tx.isKey(a, img) {\n", "		if !tx.isKey(a, img) || behind && a.mode == modeInsert {\n"}}},
 	{"late-lock", "a key read before has its version still when it is locked", []edit{
 		{"txn/cell.go", "	if c.read && ver != c.ver {\n		return st, 0, errVersion\n", "	if false && c.read && ver != c.ver {\n		return st, 0, errVersion\n"}}},
 	{"abort-mark", "an aborted log entry is marked before locks go", []edit{
